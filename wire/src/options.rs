@@ -1,0 +1,111 @@
+//! The options: one table for the shim that reads them, the tools that show them and the documentation.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::Seq;
+
+/// An option as people set it, in the environment of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Name of the environment variable.
+    pub name: &'static str,
+    /// Values that are understood.
+    pub values: &'static str,
+    /// Value when the variable is absent or not understood.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// All options. The position is the number of the option in a [`crate::Complaint`].
+pub const OPTIONS: [OptionSpec; 7] = [
+    OptionSpec {
+        name: "CUDASNAP",
+        values: "on, observe, off",
+        default: "on",
+        meaning: "answer the driver's buffer request; only time it; do nothing",
+    },
+    OptionSpec {
+        name: "CUDASNAP_THREADS",
+        values: "0 to 64",
+        default: "0",
+        meaning: "threads that copy, the caller included; 1 = caller alone; 0 = automatic",
+    },
+    OptionSpec {
+        name: "CUDASNAP_PAGES",
+        values: "thp, 4k, hugetlb",
+        default: "thp",
+        meaning: "kind of page that the buffer asks for",
+    },
+    OptionSpec {
+        name: "CUDASNAP_BUFFER",
+        values: "fresh, keep",
+        default: "fresh",
+        meaning: "give the buffer back after a restore, or keep it for the next checkpoint",
+    },
+    OptionSpec {
+        name: "CUDASNAP_KEEP_MAX",
+        values: "bytes, with K, M, G or T; 0 = as long as the last buffer",
+        default: "0",
+        meaning: "how much memory a kept buffer holds at most",
+    },
+    OptionSpec {
+        name: "CUDASNAP_REPORT",
+        values: "absolute path",
+        default: "",
+        meaning: "file to which one JSON line per phase is appended when the buffer is unmapped",
+    },
+    OptionSpec {
+        name: "CUDASNAP_LOG",
+        values: "off, warn, info, debug",
+        default: "off",
+        meaning: "what is written to stderr",
+    },
+];
+
+/// The options in force, as numbers. Written once by the constructor.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Options {
+    /// Consistency counter of this block.
+    pub seq: Seq,
+    /// [`crate::Mode`] that the environment asked for; the mode in force is [`crate::Record::mode`].
+    pub mode: AtomicU32,
+    /// Threads, 0 = automatic.
+    pub threads: AtomicU32,
+    /// [`crate::PageKind`] asked for.
+    pub pages: AtomicU32,
+    /// 0 = fresh, 1 = keep.
+    pub keep: AtomicU32,
+    /// 0 off, 1 warn, 2 info, 3 debug.
+    pub log: AtomicU32,
+    /// Bytes a kept buffer holds at most, 0 = as long as the last buffer.
+    pub keep_max: AtomicU64,
+    /// Length of the report path; 0 = no report.
+    pub report_len: AtomicU32,
+    /// Keeps the layout free of padding.
+    pub reserved: AtomicU32,
+}
+
+impl Options {
+    /// The defaults.
+    pub const fn new() -> Self {
+        Options {
+            seq: Seq::new(),
+            mode: AtomicU32::new(0),
+            threads: AtomicU32::new(0),
+            pages: AtomicU32::new(0),
+            keep: AtomicU32::new(0),
+            log: AtomicU32::new(0),
+            keep_max: AtomicU64::new(0),
+            report_len: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
