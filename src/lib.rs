@@ -1,1 +1,40 @@
-//! placeholder
+//! cudasnap's shim: a library preloaded into an unmodified CUDA program. When NVIDIA's driver checkpoints that program, the
+//! shim answers the driver's request for a buffer with huge pages that several threads prefault, and makes the driver's
+//! copies with several threads.
+//!
+//! This is code inside somebody else's process. Its rules:
+//! - Outside a checkpoint it owns no thread, no descriptor, no buffer, and the program's own calls cost one argument test.
+//! - Any failure steps down, never out: the driver's own request, the caller alone. Each step down is counted in the record.
+//! - Other threads of the process may have been stopped at any instruction, holding any lock of libc: between the driver's
+//!   request and the end of the phase no lock of libc is taken, nothing is allocated, no lock of ours is waited for.
+//! - A call that is not the driver's is passed on without lock, allocation, log or thread-local storage.
+//! - Nothing is remembered from one phase to the next: a process checkpointer may have moved the process to another host.
+//!
+//! Where to look: [`hooks`] is what others call; [`cycle`] is what happens then; [`crew`] and [`board`] are the threads and
+//! their protocol (docs/crew.md); [`record`] is what a tool sees.
+#![warn(missing_docs)]
+
+pub mod board;
+pub mod buffer;
+pub mod caller;
+pub mod cgroup;
+pub mod config;
+pub mod copy;
+pub mod cpus;
+pub mod crew;
+pub mod cycle;
+pub mod elf;
+pub mod exclusive;
+pub mod got;
+pub mod guard;
+pub mod hooks;
+pub mod maps;
+pub mod phase;
+pub mod prefault;
+pub mod record;
+pub mod region;
+pub mod report;
+pub mod request;
+pub mod startup;
+pub mod sys;
+pub mod text;

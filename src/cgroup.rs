@@ -1,0 +1,270 @@
+//! What the control groups of this process allow, read anew each time. Both hierarchies, every level that is visible.
+
+use crate::maps::{for_each_line, parse_number};
+use crate::sys;
+use crate::text::Text;
+
+type Path = Text<1024>;
+
+/// One level of a hierarchy.
+struct Level<'a> {
+    directory: &'a mut Path,
+    unified: bool,
+}
+
+impl Level<'_> {
+    /// The first bytes of a file in this level's directory.
+    fn read<const N: usize>(&mut self, name: &str) -> Option<Text<N>> {
+        let length = self.directory.len();
+        self.directory.push(b"/");
+        self.directory.push(name.as_bytes());
+        self.directory.push(b"\0");
+        let text = if self.directory.is_cut() {
+            None
+        } else {
+            read_file(self.directory.as_bytes())
+        };
+        self.directory.truncate(length);
+        text
+    }
+
+    /// A file that holds one number; `None` for `max` or when there is no such file.
+    fn number(&mut self, name: &str) -> Option<u64> {
+        let text: Text<64> = self.read(name)?;
+        parse_number(text.as_bytes().trim_ascii(), 10)
+    }
+}
+
+fn read_file<const N: usize>(path: &[u8]) -> Option<Text<N>> {
+    let fd = sys::open(path, libc::O_RDONLY, 0).ok()?;
+    let mut bytes = [0u8; N];
+    let got = sys::read(fd, &mut bytes);
+    sys::close(fd);
+    let mut text = Text::new();
+    text.push(bytes.get(..got.ok()?)?);
+    Some(text)
+}
+
+/// Splits a line of `/proc/self/cgroup`: whether it is the unified hierarchy or one with this controller, and the path.
+fn parse_membership<'a>(line: &'a [u8], controller: &[u8]) -> Option<(bool, &'a [u8])> {
+    let mut fields = line.splitn(3, |&byte| byte == b':');
+    let id = fields.next()?;
+    let controllers = fields.next()?;
+    let path = fields.next()?;
+    if id == b"0" && controllers.is_empty() {
+        return Some((true, path));
+    }
+    let listed = controllers
+        .split(|&byte| byte == b',')
+        .any(|name| name == controller);
+    listed.then_some((false, path))
+}
+
+/// Calls `each` for every level from the process's own group up to the root that is mounted.
+fn for_each_level(controller: &str, mut each: impl FnMut(Level<'_>)) {
+    for_each_line(b"/proc/self/cgroup\0", |line| {
+        if let Some((unified, path)) = parse_membership(line, controller.as_bytes()) {
+            let mounts: [&[u8]; 2] = if unified {
+                [b"", b"/unified"]
+            } else if controller == "cpu" {
+                [b"/cpu", b"/cpu,cpuacct"]
+            } else {
+                [b"/memory", b""]
+            };
+            for mount in mounts.iter().filter(|mount| unified || !mount.is_empty()) {
+                climb(mount, path, unified, &mut each);
+            }
+        }
+        true
+    });
+}
+
+fn climb(mount: &[u8], path: &[u8], unified: bool, each: &mut impl FnMut(Level<'_>)) {
+    let mut directory = Path::new();
+    directory.push(b"/sys/fs/cgroup");
+    directory.push(mount);
+    let root = directory.len();
+    // A path that leaves the namespace names nothing that is visible here.
+    if !path.windows(2).any(|two| two == b"..") {
+        directory.push(path);
+    }
+    if directory.is_cut() {
+        directory.truncate(root);
+    }
+    loop {
+        let at_root = directory.len() <= root;
+        each(Level {
+            directory: &mut directory,
+            unified,
+        });
+        if at_root {
+            return;
+        }
+        let parent = directory
+            .as_bytes()
+            .iter()
+            .rposition(|&byte| byte == b'/')
+            .unwrap_or(root);
+        directory.truncate(parent.max(root));
+    }
+}
+
+/// Bytes that may still be charged before some level's limit is met, page cache counted as free; `u64::MAX` when no level
+/// has a limit.
+pub fn memory_room() -> u64 {
+    let mut room = u64::MAX;
+    for_each_level("memory", |mut level| {
+        let (limit, usage, cache): (_, _, [&[u8]; 2]) = if level.unified {
+            (
+                "memory.max",
+                "memory.current",
+                [b"inactive_file", b"active_file"],
+            )
+        } else {
+            (
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                [b"total_inactive_file", b"total_active_file"],
+            )
+        };
+        if let (Some(limit), Some(usage)) = (level.number(limit), level.number(usage)) {
+            let stat: Option<Text<4096>> = level.read("memory.stat");
+            let cached = stat.map_or(0, |stat| sum_of(stat.as_bytes(), &cache));
+            room = room.min(limit.saturating_sub(usage.saturating_sub(cached)));
+        }
+    });
+    room
+}
+
+/// Sum of the named lines of a `key value` file.
+fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
+    text.split(|&byte| byte == b'\n')
+        .filter_map(|line| {
+            let space = line.iter().position(|&byte| byte == b' ')?;
+            let key = line.get(..space)?;
+            keys.contains(&key)
+                .then(|| parse_number(line.get(space + 1..)?, 10))?
+        })
+        .fold(0, u64::saturating_add)
+}
+
+/// CPUs that the tightest quota pays for, rounded up; `u32::MAX` when no level has one.
+pub fn cpu_quota() -> u32 {
+    let mut least = u32::MAX;
+    for_each_level("cpu", |mut level| {
+        let quota = if level.unified {
+            let text: Option<Text<64>> = level.read("cpu.max");
+            text.and_then(|text| parse_cpu_max(text.as_bytes()))
+        } else {
+            match (
+                level.number("cpu.cfs_quota_us"),
+                level.number("cpu.cfs_period_us"),
+            ) {
+                (Some(quota), Some(period)) => cpus(quota, period),
+                _ => None,
+            }
+        };
+        least = least.min(quota.unwrap_or(u32::MAX));
+    });
+    least
+}
+
+fn parse_cpu_max(text: &[u8]) -> Option<u32> {
+    let mut fields = text.trim_ascii().split(|&byte| byte == b' ');
+    let quota = parse_number(fields.next()?, 10)?;
+    let period = parse_number(fields.next()?, 10)?;
+    cpus(quota, period)
+}
+
+fn cpus(quota: u64, period: u64) -> Option<u32> {
+    if period == 0 {
+        return None;
+    }
+    u32::try_from(quota.div_ceil(period).max(1)).ok()
+}
+
+/// `MemAvailable` of the machine in bytes; `u64::MAX` when it cannot be read.
+pub fn memory_available() -> u64 {
+    let mut available = u64::MAX;
+    for_each_line(b"/proc/meminfo\0", |line| {
+        match line.strip_prefix(b"MemAvailable:") {
+            Some(rest) => {
+                let digits = rest.trim_ascii().split(|&byte| byte == b' ').next();
+                if let Some(kib) = digits.and_then(|digits| parse_number(digits, 10)) {
+                    available = kib.saturating_mul(1024);
+                }
+                false
+            }
+            None => true,
+        }
+    });
+    available
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memberships_of_both_hierarchies_are_understood() {
+        assert_eq!(
+            parse_membership(b"0::/a/b:c", b"memory"),
+            Some((true, &b"/a/b:c"[..]))
+        );
+        assert_eq!(
+            parse_membership(b"9:memory:/docker/1", b"memory"),
+            Some((false, &b"/docker/1"[..]))
+        );
+        assert_eq!(
+            parse_membership(b"4:cpu,cpuacct:/x", b"cpu"),
+            Some((false, &b"/x"[..]))
+        );
+        assert_eq!(parse_membership(b"5:cpuset:/x", b"cpu"), None);
+        assert_eq!(parse_membership(b"1:name=systemd:/x", b"memory"), None);
+        assert_eq!(parse_membership(b"nonsense", b"memory"), None);
+    }
+
+    #[test]
+    fn quotas_are_rounded_up() {
+        assert_eq!(parse_cpu_max(b"max 100000\n"), None);
+        assert_eq!(parse_cpu_max(b"150000 100000\n"), Some(2));
+        assert_eq!(parse_cpu_max(b"1000 100000\n"), Some(1));
+        assert_eq!(parse_cpu_max(b"800000 0\n"), None);
+    }
+
+    #[test]
+    fn page_cache_is_summed() {
+        let stat = b"anon 5\ninactive_file 100\nactive_file 20\nshmem 7\n";
+        assert_eq!(sum_of(stat, &[b"inactive_file", b"active_file"]), 120);
+        assert_eq!(sum_of(b"", &[b"x"]), 0);
+    }
+
+    #[test]
+    fn every_level_up_to_the_mount_is_visited() {
+        let mut seen = Vec::new();
+        climb(b"/memory", b"/a/b", false, &mut |level: Level<'_>| {
+            seen.push(String::from_utf8(level.directory.as_bytes().to_vec()).unwrap());
+        });
+        assert_eq!(
+            seen,
+            [
+                "/sys/fs/cgroup/memory/a/b",
+                "/sys/fs/cgroup/memory/a",
+                "/sys/fs/cgroup/memory"
+            ]
+        );
+        seen.clear();
+        climb(b"", b"/../..", true, &mut |level: Level<'_>| {
+            seen.push(String::from_utf8(level.directory.as_bytes().to_vec()).unwrap());
+        });
+        assert_eq!(seen, ["/sys/fs/cgroup"]);
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(memory_available() > 1 << 20);
+        assert!(memory_available() != u64::MAX);
+        assert!(memory_room() > 0);
+        assert!(cpu_quota() > 0);
+    }
+}

@@ -1,0 +1,97 @@
+//! Pure: cuts a copy into jobs, and a job into parts.
+
+/// Longest part. About 20 us for one thread: so long waits a caller for a helper that has begun one.
+pub const PART: usize = 128 << 10;
+/// Most parts of one job: the room for their states.
+pub const PARTS: usize = 64;
+/// Copies below this length are done by the caller alone: waking nobody costs nothing.
+pub const ALONE_BELOW: usize = 64 << 10;
+/// Parts begin at multiples of this from the job's start, so that no cache line of an aligned staging buffer is shared.
+const GRAIN: usize = 4096;
+
+/// One job: a range that is copied as a whole before the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Offset in the copy.
+    pub offset: usize,
+    /// Length.
+    pub len: usize,
+    /// Length of every part but the last.
+    pub part: usize,
+    /// Number of parts.
+    pub parts: usize,
+}
+
+impl Job {
+    /// Offset (in the copy) and length of part `index`.
+    pub const fn part(&self, index: usize) -> (usize, usize) {
+        let begin = index * self.part;
+        let rest = self.len - begin;
+        let len = if rest < self.part { rest } else { self.part };
+        (self.offset + begin, len)
+    }
+}
+
+/// Cuts a copy of `len` bytes for `threads` threads. Parts are small enough that every thread gets at least one, and never
+/// longer than [`PART`].
+pub fn jobs(len: usize, threads: usize) -> impl Iterator<Item = Job> {
+    let even = len.div_ceil(threads.max(1)).next_multiple_of(GRAIN);
+    let part = even.clamp(GRAIN, PART);
+    let most = part * PARTS;
+    (0..len.div_ceil(most)).map(move |index| {
+        let offset = index * most;
+        let len = (len - offset).min(most);
+        Job {
+            offset,
+            len,
+            part,
+            parts: len.div_ceil(part),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_chunk_of_the_driver_is_one_job() {
+        let jobs: Vec<_> = jobs(2 << 20, 16).collect();
+        assert_eq!(
+            jobs,
+            [Job {
+                offset: 0,
+                len: 2 << 20,
+                part: PART,
+                parts: 16
+            }]
+        );
+        assert_eq!(super::jobs(0, 16).count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_cover_every_byte_once_and_keep_their_bounds(len in 0usize..(40 << 20), threads in 0usize..70) {
+            let mut next = 0;
+            for job in jobs(len, threads) {
+                prop_assert!(job.parts >= 1 && job.parts <= PARTS);
+                prop_assert_eq!(job.offset, next);
+                for index in 0..job.parts {
+                    let (offset, part) = job.part(index);
+                    prop_assert_eq!(offset, next);
+                    prop_assert!(part >= 1 && part <= PART);
+                    prop_assert_eq!(offset % GRAIN, 0);
+                    next += part;
+                }
+            }
+            prop_assert_eq!(next, len);
+        }
+
+        #[test]
+        fn every_thread_gets_a_part_of_a_long_copy(len in (1usize << 20)..(8 << 20), threads in 1usize..32) {
+            let parts: usize = jobs(len, threads).map(|job| job.parts).sum();
+            prop_assert!(parts + threads / 8 + 1 >= threads.min(len / GRAIN));
+        }
+    }
+}

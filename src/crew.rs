@@ -1,0 +1,358 @@
+//! The threads of one phase: born, fed, gone.
+//!
+//! Helpers are made by the thread that copies, with plain `clone`, and live inside one phase. They call nothing of libc,
+//! touch no thread-local storage (they share the caller's) and cannot panic. The caller can finish every job alone; it
+//! waits only for a part that a live helper has begun. See docs/crew.md for the protocol and why no state is lost.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use cudasnap_wire::End;
+
+use crate::board::{Board, Part, CALLER};
+use crate::copy::kernel::Copy;
+use crate::copy::plan;
+use crate::prefault::Prefault;
+use crate::sys;
+
+/// Most helpers of a crew.
+pub const HELPERS: usize = 31;
+/// Stack of one helper. The deepest frame of a helper measured 1.2 KiB in a release build.
+pub const STACK: usize = 16 << 10;
+/// Bytes of stacks for a full crew; a multiple of the page size.
+pub const STACKS: usize = HELPERS * STACK;
+
+/// A crew that has had no copy for so long leaves by itself. The longest pause of a running loop was 4.1 ms, the driver's
+/// work after its last copy 30 ms (H200, driver 580.159.04).
+const IDLE_NS: u64 = 20_000_000;
+/// A crew that has had no copy at all leaves after this.
+const UNUSED_NS: u64 = 2_000_000_000;
+/// How long the end of a phase waits for helpers to be gone. They leave within some 50 us unless somebody stopped them.
+const LEAVE_NS: u64 = 200_000_000;
+/// Looks at the board between two looks at the clock.
+const LOOKS: u32 = 64;
+/// Looks at the board before a helper offers its CPU to others at each look.
+const SPINS: u32 = 256;
+
+/// The crew of this process.
+pub struct Crew {
+    /// A helper leaves when this is not the number it was born with.
+    epoch: AtomicU32,
+    board: Board,
+    /// What to populate while there is nothing to copy.
+    pub prefault: Prefault,
+    tids: [AtomicU32; HELPERS],
+    born_ns: AtomicU64,
+    /// End of the last copy; 0 = none in this phase yet.
+    last_copy_ns: AtomicU64,
+    /// 1 while a copy goes on.
+    copying: AtomicU32,
+    /// Where helpers that leave by themselves say why; null = nowhere.
+    left: AtomicPtr<AtomicU32>,
+}
+
+/// The one crew: a process copies one buffer at a time.
+pub static CREW: Crew = Crew {
+    epoch: AtomicU32::new(0),
+    board: Board::new(),
+    prefault: Prefault::new(),
+    tids: [const { AtomicU32::new(0) }; HELPERS],
+    born_ns: AtomicU64::new(0),
+    last_copy_ns: AtomicU64::new(0),
+    copying: AtomicU32::new(0),
+    left: AtomicPtr::new(core::ptr::null_mut()),
+};
+
+/// The call that begins a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The request for a buffer.
+    Request,
+    /// A copy.
+    Copy,
+}
+
+/// What came of recruiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recruited {
+    /// Helpers started now.
+    pub started: u32,
+    /// Whether the kernel refused one.
+    pub refused: bool,
+}
+
+impl Crew {
+    /// Begins a phase, or begins it anew after the crew left. `first` is the call that begins it: from a request on, the crew
+    /// waits for prefault or a first copy; from a copy on, for the next. `left` is where a crew that leaves by itself writes
+    /// why: [`End::Idle`] or [`End::NoCopy`] instead of [`End::Running`].
+    pub fn begin(&self, now_ns: u64, first: First, left: &'static AtomicU32) {
+        left.store(End::Running.number(), Ordering::Relaxed);
+        self.left
+            .store(core::ptr::from_ref(left).cast_mut(), Ordering::Relaxed);
+        self.born_ns.store(now_ns, Ordering::Relaxed);
+        let last_copy_ns = if first == First::Copy { now_ns } else { 0 };
+        self.last_copy_ns.store(last_copy_ns, Ordering::Relaxed);
+        self.copying.store(0, Ordering::Relaxed);
+    }
+
+    /// Starts helpers until `wanted` are alive. Their stacks are the [`STACKS`] bytes at `stacks`.
+    ///
+    /// # Safety
+    /// That memory is writable, 16-byte aligned, used by nobody else, and stays mapped until [`Crew::alive`] is 0.
+    pub unsafe fn recruit(&'static self, wanted: u32, stacks: usize) -> Recruited {
+        let wanted = (wanted as usize).min(HELPERS);
+        let mut result = Recruited {
+            started: 0,
+            refused: false,
+        };
+        let missing = self
+            .tids
+            .iter()
+            .take(wanted)
+            .any(|tid| tid.load(Ordering::Acquire) == 0);
+        if !missing {
+            return result;
+        }
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        let mask = sys::block_signals();
+        for (index, tid) in self.tids.iter().enumerate().take(wanted) {
+            if tid.load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            let top = stacks + (index + 1) * STACK;
+            // SAFETY: the stack is the caller's promise; the tid word is static; the entry keeps the rules of helpers.
+            let born = unsafe { sys::start_thread(top, tid, helper, index << 32 | epoch as usize) };
+            if born.is_err() {
+                result.refused = true;
+                break;
+            }
+            result.started += 1;
+        }
+        sys::restore_signals(mask);
+        result
+    }
+
+    /// Helpers that are not gone yet.
+    pub fn alive(&self) -> u32 {
+        self.tids
+            .iter()
+            .filter(|tid| tid.load(Ordering::Acquire) != 0)
+            .count() as u32
+    }
+
+    /// Forgets helpers that fork did not bring along.
+    pub fn forget_all(&self) {
+        for tid in &self.tids {
+            tid.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies with everybody who is there; all bytes are there when it returns. `threads` is how many the parts are cut
+    /// for. One thread calls this at a time.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `len` bytes and do not overlap. Returns how many parts had to be done again because a
+    /// helper died.
+    pub unsafe fn copy(
+        &self,
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        threads: usize,
+        copy: Copy,
+    ) -> u32 {
+        self.copying.store(1, Ordering::Relaxed);
+        let mut redone = 0;
+        if len < plan::ALONE_BELOW || threads < 2 {
+            // SAFETY: promised by the caller.
+            unsafe { copy(dst, src, len) };
+        } else {
+            for job in plan::jobs(len, threads) {
+                let generation = self.board.publish(dst, src, &job, copy);
+                // SAFETY: promised by the caller; this job's parts are all done before the next is published.
+                redone += unsafe { self.finish_job(generation, job.parts) };
+            }
+        }
+        self.last_copy_ns.store(sys::now_ns(), Ordering::Relaxed);
+        self.copying.store(0, Ordering::Release);
+        redone
+    }
+
+    /// Works at a job until all its parts are done.
+    ///
+    /// # Safety
+    /// The published ranges are valid.
+    unsafe fn finish_job(&self, generation: u64, parts: usize) -> u32 {
+        // SAFETY: promised by the caller.
+        unsafe { self.work(generation, CALLER) };
+        let mut redone = 0;
+        for index in 0..parts {
+            let mut looks = 0u32;
+            loop {
+                let claim = match self.board.look(index) {
+                    Part::Done => break,
+                    Part::Free => self.board.claim_free(index, generation, CALLER),
+                    Part::Begun(helper) => {
+                        let claim = self.wait_for(index, generation, helper, &mut looks);
+                        redone += u32::from(claim.is_some());
+                        claim
+                    }
+                };
+                if let Some(claim) = claim {
+                    // SAFETY: promised by the caller.
+                    unsafe { claim.copy() };
+                    self.board.finish(&claim);
+                }
+            }
+        }
+        redone
+    }
+
+    /// One wait for a part that a helper has begun; the claim to it when that helper is dead.
+    fn wait_for(
+        &self,
+        index: usize,
+        generation: u64,
+        mark: u8,
+        looks: &mut u32,
+    ) -> Option<crate::board::Claim> {
+        let tid = self.tids.get(usize::from(mark).wrapping_sub(1))?;
+        let id = tid.load(Ordering::Acquire);
+        if id == 0 {
+            // The kernel clears the word after the helper's last instruction: it writes nothing any more.
+            return self.board.take_over(index, generation, mark, CALLER);
+        }
+        *looks += 1;
+        match *looks {
+            0..4096 => core::hint::spin_loop(),
+            // Its CPU may be ours, or somebody has stopped it: the kernel wakes this when the helper dies.
+            4096..8192 => sys::sched_yield(),
+            _ => sys::futex_wait(tid, id, 200_000),
+        }
+        None
+    }
+
+    /// Copies parts of a job until none is left to claim; whether there was any.
+    ///
+    /// # Safety
+    /// A claim that succeeds proves that the job's caller still waits, hence that the ranges are valid.
+    unsafe fn work(&self, generation: u64, mark: u8) -> bool {
+        let mut any = false;
+        while let Some(claim) = self.board.claim(generation, mark) {
+            // SAFETY: see above.
+            unsafe { claim.copy() };
+            self.board.finish(&claim);
+            any = true;
+        }
+        any
+    }
+
+    /// Populates with the caller's own hands too, until every unit is done. For requests that must not be answered before.
+    pub fn prefault_now(&self) {
+        while self.prefault.step(false) {}
+        while !self.prefault.is_done() && self.alive() > 0 {
+            sys::sched_yield();
+        }
+    }
+
+    /// Sends all helpers away and waits, for a limited time, until they are gone. Returns how many are not: their stacks
+    /// and whatever they may touch must stay mapped.
+    pub fn dismiss(&self) -> u32 {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let deadline = sys::now_ns().saturating_add(LEAVE_NS);
+        for tid in &self.tids {
+            loop {
+                let id = tid.load(Ordering::Acquire);
+                if id == 0 || sys::now_ns() >= deadline {
+                    break;
+                }
+                sys::futex_wait(tid, id, 1_000_000);
+            }
+        }
+        self.alive()
+    }
+
+    /// Why a helper should leave by itself now; `Running` when it should not.
+    fn leave(&self) -> End {
+        let now = sys::now_ns();
+        if self.copying.load(Ordering::Acquire) != 0 {
+            return End::Running;
+        }
+        let last = self.last_copy_ns.load(Ordering::Relaxed);
+        if last != 0 {
+            let idle = now > last.saturating_add(IDLE_NS);
+            return if idle { End::Idle } else { End::Running };
+        }
+        let over = now
+            > self
+                .born_ns
+                .load(Ordering::Relaxed)
+                .saturating_add(UNUSED_NS);
+        if over || self.prefault.is_done() {
+            return End::NoCopy;
+        }
+        End::Running
+    }
+
+    fn say_left(&self, why: End) {
+        let left = self.left.load(Ordering::Relaxed);
+        if !left.is_null() {
+            // SAFETY: `begin` was given a static word.
+            let left = unsafe { &*left };
+            let running = End::Running.number();
+            let _ =
+                left.compare_exchange(running, why.number(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A helper's life. Runs on a stack of ours with the caller's thread-local storage: no libc, no panic, nothing thread-local.
+unsafe extern "C" fn helper(argument: usize) -> ! {
+    let index = argument >> 32;
+    let epoch = argument as u32;
+    name_thread(index);
+    let mark = (index + 1) as u8;
+    let mut seen = 0;
+    let mut idle = 0u32;
+    while CREW.epoch.load(Ordering::Acquire) == epoch {
+        let generation = CREW.board.generation();
+        // SAFETY: see `work`.
+        if generation != seen && generation != 0 && unsafe { CREW.work(generation, mark) } {
+            seen = generation;
+            idle = 0;
+            continue;
+        }
+        seen = generation;
+        let copying = CREW.last_copy_ns.load(Ordering::Relaxed) != 0
+            || CREW.copying.load(Ordering::Relaxed) != 0;
+        if CREW.prefault.step(copying) {
+            idle = 0;
+            continue;
+        }
+        idle = idle.saturating_add(1);
+        if idle < SPINS {
+            core::hint::spin_loop();
+        } else {
+            sys::sched_yield();
+        }
+        if idle % LOOKS == 0 {
+            let why = CREW.leave();
+            if why != End::Running {
+                CREW.say_left(why);
+                break;
+            }
+        }
+    }
+    sys::exit_thread()
+}
+
+/// Names a helper `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.
+fn name_thread(index: usize) {
+    let mut name = *b"csnap-00\0\0\0\0\0\0\0\0";
+    name[6] = b'0' + (index / 10 % 10) as u8;
+    name[7] = b'0' + (index % 10) as u8;
+    sys::set_thread_name(&name);
+}
+
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+#[path = "crew_tests.rs"]
+mod tests;

@@ -1,0 +1,190 @@
+use super::*;
+use crate::copy::kernel::{choose, detect, Kernel};
+use crate::prefault::How;
+use std::sync::{Mutex, MutexGuard};
+
+/// The crew is one per process: tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+static LEFT: AtomicU32 = AtomicU32::new(0);
+
+struct Phase {
+    stacks: usize,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Phase {
+    fn begin() -> Self {
+        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // SAFETY: a new mapping anywhere.
+        let stacks =
+            unsafe { sys::mmap(0, STACKS, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }
+                .unwrap();
+        CREW.prefault.disarm();
+        CREW.begin(sys::now_ns(), First::Request, &LEFT);
+        Phase {
+            stacks,
+            _turn: turn,
+        }
+    }
+
+    fn recruit(&self, wanted: u32) -> Recruited {
+        // SAFETY: a mapping of that size, unmapped only after the crew is gone.
+        unsafe { CREW.recruit(wanted, self.stacks) }
+    }
+}
+
+impl Drop for Phase {
+    fn drop(&mut self) {
+        assert_eq!(CREW.dismiss(), 0);
+        // SAFETY: the crew is gone.
+        unsafe { sys::munmap(self.stacks, STACKS) }.unwrap();
+    }
+}
+
+fn kernel() -> Kernel {
+    let (isa, clflushopt) = detect();
+    choose(isa, clflushopt)
+}
+
+fn helpers_of_this_process() -> Vec<String> {
+    let mut names = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if name.starts_with("csnap-") {
+            names.push(name.trim().to_string());
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn copies_of_every_length_are_right_and_nobody_stays() {
+    let phase = Phase::begin();
+    // Something to populate keeps the crew from leaving before the first copy.
+    CREW.prefault.arm(1 << 12, 1 << 40, How::Populate, 0);
+    assert_eq!(
+        phase.recruit(3),
+        Recruited {
+            started: 3,
+            refused: false
+        }
+    );
+    let source: Vec<u8> = (0..12 << 20)
+        .map(|at: usize| (at ^ (at >> 9)) as u8)
+        .collect();
+    for len in [
+        0,
+        1,
+        4096,
+        65_535,
+        65_536,
+        131_072,
+        2 << 20,
+        6_202_384,
+        12 << 20,
+    ] {
+        for copy in [kernel().keep, kernel().flush] {
+            let mut target = vec![0u8; len];
+            // SAFETY: both ranges are `len` bytes long.
+            assert_eq!(
+                unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, 4, copy) },
+                0
+            );
+            assert!(target == source[..len], "{len}");
+        }
+    }
+    CREW.prefault.disarm();
+    assert_eq!(CREW.dismiss(), 0);
+    assert!(helpers_of_this_process().is_empty());
+}
+
+#[test]
+fn a_crew_without_a_copy_leaves_when_prefault_is_done() {
+    let phase = Phase::begin();
+    phase.recruit(2);
+    let deadline = sys::now_ns() + 5_000_000_000;
+    while CREW.alive() > 0 {
+        assert!(sys::now_ns() < deadline);
+        std::thread::yield_now();
+    }
+    assert_eq!(LEFT.load(Ordering::Relaxed), End::NoCopy.number());
+}
+
+#[test]
+fn an_idle_crew_leaves_and_a_later_copy_recruits_anew() {
+    let phase = Phase::begin();
+    let source = vec![7u8; 1 << 20];
+    let mut target = vec![0u8; 1 << 20];
+    for round in 0..2 {
+        CREW.begin(sys::now_ns(), First::Copy, &LEFT);
+        phase.recruit(2);
+        // SAFETY: both vectors are as long as said.
+        unsafe {
+            CREW.copy(
+                target.as_mut_ptr(),
+                source.as_ptr(),
+                source.len(),
+                3,
+                kernel().keep,
+            )
+        };
+        assert!(target == source);
+        target.fill(0);
+        let began = sys::now_ns();
+        while CREW.alive() > 0 {
+            assert!(sys::now_ns() < began + 5_000_000_000, "round {round}");
+            std::thread::yield_now();
+        }
+        assert!(
+            sys::now_ns() - began >= IDLE_NS / 2,
+            "round {round}: left too early"
+        );
+    }
+    assert_eq!(LEFT.load(Ordering::Relaxed), End::Idle.number());
+}
+
+#[test]
+fn prefault_now_leaves_nothing_to_do() {
+    let phase = Phase::begin();
+    let len = 16 << 20;
+    // SAFETY: a new mapping anywhere.
+    let start =
+        unsafe { sys::mmap(0, len, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }.unwrap();
+    CREW.prefault.arm(start, len, How::TouchSmall, 1);
+    phase.recruit(2);
+    CREW.prefault_now();
+    assert!(CREW.prefault.is_done());
+    assert_eq!(CREW.prefault.bytes(), len as u64);
+    assert_eq!(CREW.dismiss(), 0);
+    // SAFETY: the crew is gone.
+    unsafe { sys::munmap(start, len) }.unwrap();
+}
+
+#[test]
+fn helpers_are_named_and_block_every_signal() {
+    let phase = Phase::begin();
+    CREW.prefault.arm(1 << 12, 1 << 40, How::Populate, 0);
+    phase.recruit(2);
+    // The copy makes it sure that both have begun: it is only over when the helpers could have been named.
+    let deadline = sys::now_ns() + 5_000_000_000;
+    while helpers_of_this_process() != ["csnap-00", "csnap-01"] {
+        assert!(sys::now_ns() < deadline);
+        std::thread::yield_now();
+    }
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        if status.starts_with("Name:\tcsnap-") {
+            let blocked = status
+                .lines()
+                .find_map(|line| line.strip_prefix("SigBlk:\t"))
+                .unwrap();
+            // All but SIGKILL (9) and SIGSTOP (19), which cannot be blocked.
+            assert_eq!(
+                u64::from_str_radix(blocked, 16).unwrap(),
+                !(1 << 8 | 1 << 18)
+            );
+        }
+    }
+    CREW.prefault.disarm();
+}

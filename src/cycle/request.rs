@@ -1,0 +1,333 @@
+//! The driver asks for its buffer.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use cudasnap_wire::{Direction, End, Mode, PageKind, Slot, SlotState, Step};
+
+use crate::buffer::{self, Memory};
+use crate::caller::{self, Caller};
+use crate::config::Config;
+use crate::cpus::{self, Use};
+use crate::crew::{First, CREW, STACKS};
+use crate::got::{Libcuda, LIBCUDA};
+use crate::phase::{Opening, Phase};
+use crate::prefault::How;
+use crate::record::{self, BufferState};
+use crate::region::{self, Origin, Region};
+use crate::request::MapArgs;
+use crate::{hooks, sys};
+
+use super::State;
+
+/// Finds the libcuda that a matching `mmap` came from; `None` when it is somebody else's call.
+pub fn find_libcuda() -> Option<Libcuda> {
+    if let Caller::Object(object) = caller::find() {
+        if let Some(libcuda) = Libcuda::at(object.base) {
+            return Some(libcuda);
+        }
+    }
+    // Another preload may stand between libcuda and us, or the frames say nothing.
+    if !caller::is_restore_thread() {
+        return None;
+    }
+    record::step(Step::CallerByName);
+    Libcuda::search()
+}
+
+/// What the exported `mmap` does with a request of libcuda. `pass` makes the driver's own call, unchanged.
+pub fn answer(
+    args: &MapArgs,
+    config: &Config,
+    libcuda: &Libcuda,
+    pass: impl Fn() -> sys::SysResult,
+) -> sys::SysResult {
+    let started_ns = sys::now_ns();
+    let counters = &record::get().counters;
+    counters.requests.fetch_add(1, Relaxed);
+    let mode = record::mode();
+    let pid = sys::getpid();
+    if mode == Mode::Off {
+        return pass();
+    }
+    let Some(mut state) = super::enter(pid) else {
+        record::step(Step::SecondBuffer);
+        return pass();
+    };
+    let slots = state.prepare(libcuda);
+    let request = Request {
+        args,
+        config,
+        started_ns,
+        slots,
+    };
+    if mode == Mode::Observe || !region::has_place() || state.foreign {
+        return state.watch(&request, mode, pass);
+    }
+    match state.give(&request) {
+        Ok(address) => {
+            counters.answered.fetch_add(1, Relaxed);
+            Ok(address)
+        }
+        Err(step) => {
+            record::step(step);
+            state.watch(&request, mode, pass)
+        }
+    }
+}
+
+struct Request<'a> {
+    args: &'a MapArgs,
+    config: &'a Config,
+    started_ns: u64,
+    slots: Slots,
+}
+
+/// Which of libcuda's slots are ours now.
+#[derive(Clone, Copy)]
+struct Slots {
+    copies: bool,
+    unmaps: bool,
+}
+
+impl State {
+    /// Ends what goes on, looks at CPU and library, takes the slots.
+    fn prepare(&mut self, libcuda: &Libcuda) -> Slots {
+        if self.current.is_some() {
+            record::step(Step::SecondBuffer);
+        }
+        self.end_phase(End::NewBuffer);
+        self.reclaim();
+        self.current = None;
+        self.memory = None;
+        self.requester = sys::gettid();
+        self.libcuda = libcuda.base();
+        self.number = self.number.wrapping_add(1);
+        self.look_around();
+        hold_slots(libcuda)
+    }
+
+    /// Lets the driver's own request through and only watches the copies.
+    fn watch(
+        &mut self,
+        request: &Request<'_>,
+        mode: Mode,
+        pass: impl Fn() -> sys::SysResult,
+    ) -> sys::SysResult {
+        self.mode = mode;
+        self.from_kept = false;
+        self.threads = 1;
+        let region = |start| Region {
+            start,
+            len: request.args.len,
+            mapped: request.args.len.next_multiple_of(4096),
+            origin: Origin::Driver,
+            pid: self.pid,
+        };
+        let result = pass();
+        // Without the munmap slot nobody would tell when the address is no longer the buffer's.
+        let watched = result
+            .ok()
+            .map(region)
+            .filter(|region| request.slots.unmaps && region::insert(region));
+        match watched {
+            Some(region) => {
+                self.current = Some(region);
+                record::buffer(
+                    BufferState::Observed,
+                    region.start,
+                    region.len,
+                    region.mapped,
+                );
+                self.open_checkpoint(request, PageKind::Driver);
+            }
+            None if region::any() => {}
+            None => super::release::free_slots(),
+        }
+        result
+    }
+
+    /// Answers the request with memory of ours.
+    fn give(&mut self, request: &Request<'_>) -> Result<usize, Step> {
+        let memory = self.obtain(request)?;
+        self.mode = Mode::On;
+        let usage = if self.from_kept {
+            Use::Ready
+        } else {
+            Use::Fresh
+        };
+        let cap = record::get().thread_cap.load(Relaxed);
+        self.threads = cpus::threads(request.config.threads, cap, usage);
+        self.arm_prefault(&memory, request);
+        self.open_checkpoint(request, memory.pages);
+        if !request.slots.copies {
+            record::step(Step::NoCopySlot);
+        }
+        if request.slots.unmaps {
+            self.keep_track(&memory, request);
+            self.recruit();
+        } else {
+            record::step(Step::NoMunmapSlot);
+            self.prefault_before_answer();
+        }
+        self.phase.mapped(sys::now_ns());
+        Ok(memory.start)
+    }
+
+    /// A kept buffer if it fits, else new memory, if there is room.
+    fn obtain(&mut self, request: &Request<'_>) -> Result<Memory, Step> {
+        let len = request.args.len;
+        self.from_kept = false;
+        if let Some(kept) = self.kept.take() {
+            if request.slots.unmaps && kept.fits(len) {
+                self.from_kept = true;
+                return Ok(kept);
+            }
+            record::step(Step::KeptUnfit);
+            let _ = self.dispose(kept);
+        }
+        let wanted = request.config.pages;
+        let tail = request.slots.unmaps;
+        if wanted != PageKind::Hugetlb && !buffer::has_room(buffer::mapped_len(len, tail)) {
+            return Err(Step::LowMemory);
+        }
+        let memory = buffer::map(len, wanted, tail, record::step).map_err(|_| Step::MmapRefused)?;
+        if memory.pages == PageKind::Hugetlb {
+            return self.populate_or_step_down(memory, len);
+        }
+        Ok(memory)
+    }
+
+    /// Fills hugetlb memory before anybody can touch it; without all its pages, other pages are taken.
+    fn populate_or_step_down(&mut self, memory: Memory, len: usize) -> Result<Memory, Step> {
+        CREW.prefault
+            .arm(memory.start, memory.mapped, How::Populate, 0);
+        CREW.prefault_now();
+        if !CREW.prefault.was_refused() {
+            return Ok(memory);
+        }
+        record::step(Step::NoHugetlb);
+        let _ = self.dispose(memory);
+        if !buffer::has_room(memory.mapped) {
+            return Err(Step::LowMemory);
+        }
+        buffer::map(len, PageKind::Thp, true, record::step).map_err(|_| Step::MmapRefused)
+    }
+
+    fn arm_prefault(&self, memory: &Memory, request: &Request<'_>) {
+        let how = match memory.pages {
+            PageKind::Hugetlb => return,
+            PageKind::Small => How::TouchSmall,
+            _ => How::TouchHuge,
+        };
+        if self.from_kept && request.config.keep_max == 0 {
+            CREW.prefault.disarm();
+            return;
+        }
+        // Measured best with 15 helpers: 9 may prefault while copies go on (H200 host, 24 GiB, fresh memory).
+        let limit = (self.threads * 6 / 10).max(1);
+        CREW.prefault
+            .arm(memory.start, request.args.len, how, limit);
+    }
+
+    fn open_checkpoint(&mut self, request: &Request<'_>, pages: PageKind) {
+        CREW.begin(sys::now_ns(), First::Request, Phase::end_word());
+        self.phase.open(&Opening {
+            direction: Direction::Checkpoint,
+            mode: self.mode,
+            pages,
+            threads: self.threads,
+            buffer: self.number,
+            kept: self.from_kept,
+            expected: request.args.len,
+            started_ns: request.started_ns,
+        });
+        self.phase.mapped(sys::now_ns());
+    }
+
+    fn keep_track(&mut self, memory: &Memory, request: &Request<'_>) {
+        let region = Region {
+            start: memory.start,
+            len: request.args.len,
+            mapped: memory.mapped,
+            origin: Origin::WithTail,
+            pid: self.pid,
+        };
+        // There is a place: checked before anything was done, and nobody else enters regions.
+        region::insert(&region);
+        self.current = Some(region);
+        self.memory = Some(*memory);
+        record::buffer(BufferState::Live, region.start, region.len, region.mapped);
+    }
+
+    /// The driver will unmap without telling us: all threads are gone, and nothing of ours is mapped, when it gets the
+    /// address.
+    fn prefault_before_answer(&mut self) {
+        // SAFETY: a new mapping anywhere.
+        let stacks = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            sys::mmap(0, STACKS, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        if let Ok(stacks) = stacks {
+            self.recruit_on(stacks);
+        }
+        CREW.prefault_now();
+        self.phase.mapped(sys::now_ns());
+        self.end_phase(End::NoCopy);
+        if let Ok(start) = stacks {
+            let _ = self.dispose(Memory {
+                start,
+                mapped: STACKS,
+                pages: PageKind::Small,
+                tail: false,
+            });
+        }
+        if !region::any() {
+            super::release::free_slots();
+        }
+    }
+
+    /// Brings the crew to its size on the stacks behind the buffer.
+    pub(super) fn recruit(&mut self) {
+        if let Some(stacks) = self.memory.and_then(|memory| memory.stacks()) {
+            self.recruit_on(stacks);
+        }
+    }
+
+    fn recruit_on(&mut self, stacks: usize) {
+        if self.no_more_threads || self.threads < 2 {
+            return;
+        }
+        // SAFETY: the stacks are ours and are unmapped, or handed to `dispose`, only when the crew is gone.
+        let recruited = unsafe { CREW.recruit(self.threads - 1, stacks) };
+        let counters = &record::get().counters;
+        counters
+            .helpers_started
+            .fetch_add(recruited.started.into(), Relaxed);
+        if recruited.refused {
+            self.no_more_threads = true;
+            record::step(Step::NoThread);
+            log::debug!("the kernel refused a thread: {} helpers", CREW.alive());
+        }
+    }
+}
+
+/// Takes libcuda's slots. Copies are ours only when the end of the buffer will be told to us too.
+fn hold_slots(libcuda: &Libcuda) -> Slots {
+    let record = record::get();
+    record.slots.libcuda.store(libcuda.base() as u64, Relaxed);
+    let hold = |slot: Slot| {
+        let state = libcuda.hold(slot, hooks::replacement(slot));
+        record::slot(slot, state);
+        log::debug!("{LIBCUDA}: slot {} {}", slot.word(), state.word());
+        state
+    };
+    let unmaps = hold(Slot::Munmap) == SlotState::Held;
+    let moves = matches!(hold(Slot::Mremap), SlotState::Held | SlotState::Missing);
+    let unmaps = unmaps && moves;
+    let copies = unmaps && {
+        let memcpy = hold(Slot::Memcpy);
+        let memmove = hold(Slot::Memmove);
+        memcpy == SlotState::Held || memmove == SlotState::Held
+    };
+    Slots { copies, unmaps }
+}

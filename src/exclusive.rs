@@ -1,0 +1,81 @@
+//! A value that one thread at a time may use, and that nobody ever waits for: every other thread of the process may have
+//! been stopped for good while it held the value.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// A value behind a word that names the process that uses it; 0 = nobody.
+pub struct Exclusive<T> {
+    user: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only through a `Guard`, of which one exists at a time.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    /// Unused.
+    pub const fn new(value: T) -> Self {
+        Exclusive {
+            user: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// The value for a thread of process `pid`, unless another thread of it uses it. A use that was copied into this
+    /// process by fork has no user here and is taken over.
+    pub fn try_use(&self, pid: u32) -> Option<Guard<'_, T>> {
+        let user = self.user.load(Ordering::Relaxed);
+        if user == pid {
+            return None;
+        }
+        self.user
+            .compare_exchange(user, pid, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        Some(Guard { owner: self })
+    }
+}
+
+/// The right to use the value; given back when dropped.
+pub struct Guard<'a, T> {
+    owner: &'a Exclusive<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one.
+        unsafe { &*self.owner.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one.
+        unsafe { &mut *self.owner.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.owner.user.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_user_is_refused_and_a_forked_one_taken_over() {
+        let value = Exclusive::new(7);
+        let first = value.try_use(10).unwrap();
+        assert!(value.try_use(10).is_none());
+        let child = value.try_use(11);
+        assert_eq!(child.as_deref(), Some(&7));
+        drop(child);
+        drop(first);
+        assert!(value.try_use(10).is_some());
+    }
+}

@@ -1,0 +1,220 @@
+//! Every function of ours that the program or libcuda calls: the exported `mmap` and `mmap64`, and what libcuda's slots
+//! point to while a buffer lives. Each decides whether the call is ours and hands it over, or passes it on.
+//!
+//! The path of a call that is not ours allocates nothing, takes no lock, logs nothing and touches nothing thread-local: it
+//! may come from inside an allocator's initialisation, before any constructor, or from a signal handler.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use cudasnap_wire::Slot;
+use libc::{c_int, c_void, off_t, size_t};
+
+use crate::cycle::release::Fate;
+use crate::cycle::{copies, release, request};
+use crate::request::MapArgs;
+use crate::{got, guard, record, region, startup, sys};
+
+/// An `mmap` call of the program; the body of both exported names.
+#[inline(always)]
+unsafe fn on_mmap(args: MapArgs) -> *mut c_void {
+    let Some(started) = startup::get() else {
+        // SAFETY: the program's own call.
+        return unsafe { pass_mmap(None, &args) };
+    };
+    let wanted = args.looks_like_buffer();
+    let attention = wanted || region::any() || record::get().drop.load(Relaxed) != 0;
+    if !attention || guard::is_off() {
+        // SAFETY: the program's own call.
+        return unsafe { pass_mmap(started.next_mmap, &args) };
+    }
+    // SAFETY: the program's own call.
+    unsafe { attend_mmap(started, &args, wanted) }
+}
+
+#[inline(never)]
+unsafe fn attend_mmap(started: &startup::Started, args: &MapArgs, wanted: bool) -> *mut c_void {
+    let config = &started.config;
+    // SAFETY: the program's own call.
+    let pass = || unsafe { raw_or_next_mmap(started.next_mmap, args) };
+    let answered = guard::barrier(|| {
+        if record::get().drop.load(Relaxed) != 0 {
+            release::drop_kept();
+        }
+        if wanted {
+            let libcuda = request::find_libcuda()?;
+            return Some(request::answer(args, config, &libcuda, pass));
+        }
+        if args.is_fixed() && region::any() {
+            release::disturb(args.addr, args.len);
+        }
+        release::look_after_slots();
+        None
+    });
+    match answered.flatten() {
+        // SAFETY: called from the program's thread.
+        Some(result) => unsafe { sys::to_libc_pointer(result) },
+        // SAFETY: the program's own call.
+        None => unsafe { pass_mmap(started.next_mmap, args) },
+    }
+}
+
+/// The address of the function behind ours: another preload's, or libc's.
+pub type NextMmap =
+    unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
+
+unsafe fn pass_mmap(next: Option<NextMmap>, args: &MapArgs) -> *mut c_void {
+    let MapArgs {
+        addr,
+        len,
+        prot,
+        flags,
+        fd,
+        offset,
+    } = *args;
+    match next {
+        // SAFETY: the program's own call.
+        Some(next) => unsafe { next(addr as *mut c_void, len, prot, flags, fd, offset) },
+        // SAFETY: the program's own call, before the constructor has found the function behind ours.
+        None => unsafe { sys::to_libc_pointer(sys::mmap(addr, len, prot, flags, fd, offset)) },
+    }
+}
+
+unsafe fn raw_or_next_mmap(next: Option<NextMmap>, args: &MapArgs) -> sys::SysResult {
+    // SAFETY: the program's own call.
+    let address = unsafe { pass_mmap(next, args) };
+    if address == libc::MAP_FAILED {
+        // SAFETY: this thread's errno, just set.
+        return Err(unsafe { *libc::__errno_location() });
+    }
+    Ok(address as usize)
+}
+
+#[cfg(all(feature = "preload", not(test)))]
+mod exported {
+    // The macro's functions call each other without naming what they promise.
+    #![allow(unsafe_op_in_unsafe_fn, missing_docs, clippy::missing_safety_doc)]
+    use super::{c_int, c_void, off_t, on_mmap, size_t, MapArgs};
+
+    // redhook exports the name and catches panics. Its `real!` stays unused: it does `dlsym` inside a `Once`.
+    redhook::hook! {
+        unsafe fn mmap(addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t)
+            -> *mut c_void => our_mmap {
+            on_mmap(MapArgs { addr: addr as usize, len, prot, flags, fd, offset })
+        }
+    }
+
+    redhook::hook! {
+        unsafe fn mmap64(addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t)
+            -> *mut c_void => our_mmap64 {
+            on_mmap(MapArgs { addr: addr as usize, len, prot, flags, fd, offset })
+        }
+    }
+}
+
+/// The function of ours for a slot.
+pub fn replacement(slot: Slot) -> usize {
+    match slot {
+        Slot::Memcpy => slot_memcpy as *const () as usize,
+        Slot::Memmove => slot_memmove as *const () as usize,
+        Slot::Munmap => slot_munmap as *const () as usize,
+        Slot::Mremap => slot_mremap as *const () as usize,
+        Slot::Mmap | Slot::Mmap64 | Slot::Madvise => 0,
+    }
+}
+
+/// The copy function behind a slot. `memcpy@GLIBC_2.2.5`, which libcuda imports, tolerates overlap: where the slot was not
+/// resolved yet, calls go to `memmove`.
+fn next_copy(slot: Slot) -> copies::Next {
+    match got::next(slot) {
+        // SAFETY: what libcuda's own slot for this symbol held.
+        Some(address) => unsafe { core::mem::transmute::<usize, copies::Next>(address) },
+        None => libc::memmove,
+    }
+}
+
+unsafe fn on_copy(slot: Slot, dst: *mut c_void, src: *const c_void, len: size_t) -> *mut c_void {
+    let next = next_copy(slot);
+    if let (Some(started), false) = (startup::get(), guard::is_off()) {
+        // SAFETY: libcuda's own copy.
+        let done = guard::barrier(|| unsafe {
+            copies::copy(dst.cast(), src.cast(), len, &started.config, next)
+        });
+        if done == Some(true) {
+            return dst;
+        }
+    }
+    // SAFETY: libcuda's own copy.
+    unsafe { next(dst, src, len) }
+}
+
+unsafe extern "C" fn slot_memcpy(dst: *mut c_void, src: *const c_void, len: size_t) -> *mut c_void {
+    // SAFETY: libcuda's own copy.
+    unsafe { on_copy(Slot::Memcpy, dst, src, len) }
+}
+
+unsafe extern "C" fn slot_memmove(
+    dst: *mut c_void,
+    src: *const c_void,
+    len: size_t,
+) -> *mut c_void {
+    // SAFETY: libcuda's own copy.
+    unsafe { on_copy(Slot::Memmove, dst, src, len) }
+}
+
+type Munmap = unsafe extern "C" fn(*mut c_void, size_t) -> c_int;
+
+unsafe extern "C" fn slot_munmap(addr: *mut c_void, len: size_t) -> c_int {
+    // Read before the region goes: with it goes the slot, and what was behind it.
+    let next = match got::next(Slot::Munmap) {
+        // SAFETY: what libcuda's own slot for this symbol held.
+        Some(address) => unsafe { core::mem::transmute::<usize, Munmap>(address) },
+        None => libc::munmap,
+    };
+    let Some(started) = startup::get() else {
+        // SAFETY: libcuda's own call.
+        return unsafe { next(addr, len) };
+    };
+    let began_ns = sys::now_ns();
+    match guard::barrier(|| release::unmap(addr as usize, len, &started.config)) {
+        // SAFETY: libcuda calls on a thread of libc.
+        Some(Fate::Done(result)) => unsafe { sys::to_libc_status(result) },
+        Some(Fate::PassAndTell(region)) => {
+            // SAFETY: libcuda's own call.
+            let status = unsafe { next(addr, len) };
+            guard::barrier(|| release::unmapped_by_driver(&region, began_ns, &started.config));
+            status
+        }
+        // SAFETY: libcuda's own call.
+        Some(Fate::Pass) | None => unsafe { next(addr, len) },
+    }
+}
+
+type Mremap = unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void;
+
+unsafe extern "C" fn slot_mremap(
+    addr: *mut c_void,
+    old: size_t,
+    new: size_t,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
+    guard::barrier(|| {
+        release::disturb(addr as usize, old.max(1));
+        if flags & libc::MREMAP_FIXED != 0 {
+            release::disturb(target as usize, new);
+        }
+    });
+    match got::next(Slot::Mremap) {
+        Some(address) => {
+            // SAFETY: what libcuda's own slot for this symbol held. libc's is variadic in C; passing the fifth argument in
+            // its register is what a caller of it does.
+            let next = unsafe { core::mem::transmute::<usize, Mremap>(address) };
+            // SAFETY: libcuda's own call.
+            unsafe { next(addr, old, new, flags, target) }
+        }
+        // SAFETY: libcuda's own call, on a thread of libc.
+        None => unsafe {
+            sys::to_libc_pointer(sys::mremap(addr as usize, old, new, flags, target as usize))
+        },
+    }
+}

@@ -1,0 +1,328 @@
+//! Reads `/proc/self/maps` with raw calls, line by line, in a buffer on the stack.
+
+use crate::sys;
+
+/// One line of `/proc/self/maps`, without its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: usize,
+    /// Address after the last.
+    pub end: usize,
+    /// `r`
+    pub readable: bool,
+    /// `w`
+    pub writable: bool,
+    /// `x`
+    pub executable: bool,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Inode, 0 for anonymous memory.
+    pub inode: u64,
+}
+
+impl Mapping {
+    /// Whether the address lies inside.
+    pub const fn contains(&self, address: usize) -> bool {
+        self.start <= address && address < self.end
+    }
+}
+
+/// Parses one line; `None` when it has another form.
+pub fn parse_line(line: &[u8]) -> Option<Mapping> {
+    let mut fields = line
+        .split(|&byte| byte == b' ')
+        .filter(|field| !field.is_empty());
+    let range = fields.next()?;
+    let perms = fields.next()?;
+    let offset = parse_number(fields.next()?, 16)?;
+    let _device = fields.next()?;
+    let inode = parse_number(fields.next()?, 10)?;
+    let dash = range.iter().position(|&byte| byte == b'-')?;
+    let (start, end) = (range.get(..dash)?, range.get(dash + 1..)?);
+    Some(Mapping {
+        start: parse_number(start, 16)? as usize,
+        end: parse_number(end, 16)? as usize,
+        readable: perms.first() == Some(&b'r'),
+        writable: perms.get(1) == Some(&b'w'),
+        executable: perms.get(2) == Some(&b'x'),
+        offset,
+        inode,
+    })
+}
+
+/// Digits of the given base, nothing else, without overflow.
+pub fn parse_number(digits: &[u8], base: u32) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |sum, &digit| {
+        let digit = (digit as char).to_digit(base)?;
+        sum.checked_mul(u64::from(base))?
+            .checked_add(u64::from(digit))
+    })
+}
+
+/// Calls `each` for every line of a file until it returns false. Lines longer than the buffer arrive cut, once. Returns
+/// false when the file could not be opened or read.
+pub fn for_each_line(path: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> bool {
+    let Ok(fd) = sys::open(path, libc::O_RDONLY, 0) else {
+        return false;
+    };
+    let complete = read_lines(fd, &mut each);
+    sys::close(fd);
+    complete
+}
+
+fn read_lines(fd: usize, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
+    let mut buffer = [0u8; 4096];
+    let mut filled = 0;
+    // Set while the rest of a line that was longer than the buffer is thrown away.
+    let mut cut = false;
+    loop {
+        let Some(room) = buffer.get_mut(filled..) else {
+            return false;
+        };
+        let got = match sys::read(fd, room) {
+            Ok(got) => got,
+            Err(libc::EINTR) => continue,
+            Err(_) => return false,
+        };
+        filled += got;
+        let mut begin = 0;
+        while let Some(rest) = buffer.get(begin..filled) {
+            let Some(length) = rest.iter().position(|&byte| byte == b'\n') else {
+                break;
+            };
+            let line = rest.get(..length).unwrap_or_default();
+            if !core::mem::take(&mut cut) && !each(line) {
+                return true;
+            }
+            begin += length + 1;
+        }
+        if got == 0 {
+            // A last line without its newline.
+            let line = buffer.get(begin..filled).unwrap_or_default();
+            if !line.is_empty() && !cut {
+                each(line);
+            }
+            return true;
+        }
+        if begin == 0 && filled == buffer.len() {
+            if !cut && !each(&buffer) {
+                return true;
+            }
+            cut = true;
+            filled = 0;
+        } else {
+            buffer.copy_within(begin..filled, 0);
+            filled -= begin;
+        }
+    }
+}
+
+/// Calls `each` for every mapping of this process until it returns false.
+pub fn for_each(mut each: impl FnMut(Mapping) -> bool) -> bool {
+    for_each_line(b"/proc/self/maps\0", |line| match parse_line(line) {
+        Some(mapping) => each(mapping),
+        None => true,
+    })
+}
+
+/// The mapping that contains an address, and the load address of the file that it is part of.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// Where the file's first byte is mapped.
+    pub base: usize,
+    /// The mapping that contains the address.
+    pub hit: Mapping,
+}
+
+/// Looks up objects for several addresses in one pass. An entry stays `None` when its address is in no file mapping.
+pub fn objects_of<const N: usize>(addresses: &[usize; N]) -> [Option<Object>; N] {
+    let mut found = [None; N];
+    let mut head: Option<Mapping> = None;
+    for_each(|mapping| {
+        if mapping.inode != 0
+            && mapping.offset == 0
+            && head.is_none_or(|old| old.inode != mapping.inode)
+        {
+            head = Some(mapping);
+        }
+        for (slot, &address) in found.iter_mut().zip(addresses) {
+            if mapping.contains(address) {
+                *slot = head
+                    .filter(|head| head.inode == mapping.inode)
+                    .map(|head| Object {
+                        base: head.start,
+                        hit: mapping,
+                    });
+            }
+        }
+        true
+    });
+    found
+}
+
+/// Most mappings of one object that are remembered; glibc maps libcuda as four or five.
+const OBJECT_MAPPINGS: usize = 32;
+
+/// The readable mappings of one loaded object, as bytes that may be read.
+pub struct ObjectMemory {
+    ranges: [(usize, usize); OBJECT_MAPPINGS],
+    used: usize,
+}
+
+impl ObjectMemory {
+    /// Collects the mappings of the object whose file starts at `base`: those of the same file above it, and the anonymous
+    /// ones (relocated or zeroed data) that follow them without a gap.
+    pub fn of(base: usize) -> Self {
+        let mut memory = ObjectMemory {
+            ranges: [(0, 0); OBJECT_MAPPINGS],
+            used: 0,
+        };
+        let mut inode = 0;
+        let mut end = base;
+        for_each(|mapping| {
+            if mapping.start < base {
+                return true;
+            }
+            if mapping.start == base {
+                inode = mapping.inode;
+            }
+            let part = mapping.inode == inode || (mapping.inode == 0 && mapping.start == end);
+            if inode == 0 || !part {
+                return inode != 0 && mapping.start < end.saturating_add(64 << 20);
+            }
+            end = mapping.end;
+            if mapping.readable {
+                memory.push(mapping);
+            }
+            true
+        });
+        memory
+    }
+
+    fn push(&mut self, mapping: Mapping) {
+        if let Some(slot) = self.ranges.get_mut(self.used) {
+            *slot = (mapping.start, mapping.end);
+            self.used += 1;
+        }
+    }
+
+    /// Whether the address lies between the object's first and last byte.
+    pub fn spans(&self, address: usize) -> bool {
+        let ranges = self.ranges.get(..self.used).unwrap_or_default();
+        match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) => first.0 <= address && address < last.1,
+            _ => false,
+        }
+    }
+}
+
+impl crate::elf::Memory for ObjectMemory {
+    fn read(&self, address: usize, out: &mut [u8]) -> bool {
+        let Some(end) = address.checked_add(out.len()) else {
+            return false;
+        };
+        let ranges = self.ranges.get(..self.used).unwrap_or_default();
+        if !ranges
+            .iter()
+            .any(|&(from, to)| from <= address && end <= to)
+        {
+            return false;
+        }
+        // SAFETY: the range lay in one readable mapping of a loaded object a moment ago. The object is the caller of the
+        // function that runs now, or this library, so it cannot be unloaded meanwhile.
+        unsafe {
+            core::ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), out.len())
+        };
+        true
+    }
+}
+
+/// Whether each address lies in a mapping that may be written.
+pub fn writable<const N: usize>(addresses: &[usize; N]) -> [bool; N] {
+    let mut found = [false; N];
+    for_each(|mapping| {
+        for (slot, &address) in found.iter_mut().zip(addresses) {
+            *slot |= mapping.writable && mapping.contains(address);
+        }
+        true
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_of_the_kernel_is_understood() {
+        let line = b"7f2e58e9b000-7f2e58ebd000 r-xp 00001000 fe:00 12345                      /usr/lib/lib with space.so";
+        let mapping = parse_line(line).unwrap();
+        assert_eq!(mapping.start, 0x7f2e58e9b000);
+        assert_eq!(mapping.end, 0x7f2e58ebd000);
+        assert!(mapping.readable && !mapping.writable && mapping.executable);
+        assert_eq!((mapping.offset, mapping.inode), (0x1000, 12345));
+        assert_eq!(parse_line(b"7fff0-7fff1 rw-p 0 00:00 0").unwrap().inode, 0);
+    }
+
+    #[test]
+    fn own_text_is_found_with_its_load_address() {
+        let address = own_text_is_found_with_its_load_address as fn() as usize;
+        let [object, none] = objects_of(&[address, 1]);
+        let object = object.unwrap();
+        assert!(object.hit.executable && object.base <= object.hit.start);
+        // SAFETY: the first mapped bytes of this very program.
+        let magic = unsafe { core::slice::from_raw_parts(object.base as *const u8, 4) };
+        assert_eq!(magic, b"\x7fELF");
+        assert!(none.is_none());
+        assert_eq!(
+            writable(&[address, &raw const object as usize]),
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn every_line_of_a_long_file_arrives_once() {
+        let path = std::env::temp_dir().join(format!("cudasnap-lines-{}", std::process::id()));
+        let mut text = String::new();
+        for number in 0..2000 {
+            text += &format!("{number} {}\n", "x".repeat(number % 300));
+        }
+        text += &"y".repeat(10_000);
+        text += "\nlast";
+        std::fs::write(&path, &text).unwrap();
+        let mut seen = Vec::new();
+        let name = format!("{}\0", path.display());
+        assert!(for_each_line(name.as_bytes(), |line| {
+            seen.push(line.to_vec());
+            true
+        }));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(seen.len(), 2002);
+        assert_eq!(seen[1999], text.lines().nth(1999).unwrap().as_bytes());
+        assert!(seen[2000].starts_with(b"yyyy"));
+        assert_eq!(seen[2001], b"last");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_fall_over(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse_line(&line);
+        }
+
+        #[test]
+        fn what_is_printed_is_read_back(start in any::<u32>(), len in 1u32.., offset in any::<u32>(), inode in any::<u32>()) {
+            let (start, end) = (start as usize, start as usize + len as usize);
+            let line = format!("{start:08x}-{end:08x} rw-p {offset:08x} 00:00 {inode} ");
+            let expected = Mapping {
+                start, end, readable: true, writable: true, executable: false,
+                offset: offset.into(), inode: inode.into(),
+            };
+            prop_assert_eq!(parse_line(line.as_bytes()), Some(expected));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The account of one phase: opened by its first call, told of each copy, closed by whatever ends it first. Its storage is
+//! the record itself, so that a tool can watch it grow.
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use cudasnap_wire::{Direction, End, Mode, PageKind, Phase as Block, Step, HISTORY};
+
+use crate::{record, sys};
+
+/// What is known when a phase opens.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Which way it copies.
+    pub direction: Direction,
+    /// Mode that was latched with the buffer.
+    pub mode: Mode,
+    /// Pages of the buffer.
+    pub pages: PageKind,
+    /// Threads that will copy, the caller included.
+    pub threads: u32,
+    /// Number of the buffer in this process.
+    pub buffer: u32,
+    /// Whether the buffer was kept from before.
+    pub kept: bool,
+    /// Bytes that the driver asked for.
+    pub expected: usize,
+    /// `CLOCK_MONOTONIC` of its first call.
+    pub started_ns: u64,
+}
+
+/// The account.
+pub struct Phase {
+    open: bool,
+    direction: Direction,
+    started_ns: u64,
+    first_copy_ns: u64,
+    last_copy_ns: u64,
+}
+
+impl Phase {
+    /// No phase.
+    pub const fn new() -> Self {
+        Phase {
+            open: false,
+            direction: Direction::None,
+            started_ns: 0,
+            first_copy_ns: 0,
+            last_copy_ns: 0,
+        }
+    }
+
+    /// Whether a phase in this direction is open.
+    pub fn is_open(&self, direction: Direction) -> bool {
+        self.open && self.direction == direction
+    }
+
+    /// Whether any phase is open.
+    pub const fn is_any_open(&self) -> bool {
+        self.open
+    }
+
+    /// Where a crew that leaves by itself says why.
+    pub fn end_word() -> &'static AtomicU32 {
+        &record::get().current.end
+    }
+
+    /// Whether the crew left by itself since the last copy.
+    pub fn was_left(&self) -> bool {
+        Self::end_word().load(Relaxed) != End::Running.number()
+    }
+
+    /// Bytes copied so far.
+    pub fn copied(&self) -> u64 {
+        record::get().current.copied.load(Relaxed)
+    }
+
+    /// Opens a phase.
+    pub fn open(&mut self, opening: &Opening) {
+        *self = Phase {
+            open: true,
+            direction: opening.direction,
+            started_ns: opening.started_ns,
+            ..Phase::new()
+        };
+        let block = &record::get().current;
+        block.seq.write(|| {
+            clear(block);
+            block.direction.store(opening.direction.number(), Relaxed);
+            block.mode.store(opening.mode.number(), Relaxed);
+            block.pages.store(opening.pages.number(), Relaxed);
+            block.threads.store(opening.threads, Relaxed);
+            block.buffer.store(opening.buffer, Relaxed);
+            block.kept.store(opening.kept.into(), Relaxed);
+            block.expected.store(opening.expected as u64, Relaxed);
+            block.started_unix_ns.store(sys::unix_ns(), Relaxed);
+        });
+    }
+
+    /// Notes how long the buffer's mmap took.
+    pub fn mapped(&self, now_ns: u64) {
+        let took = now_ns.saturating_sub(self.started_ns);
+        record::get().current.mmap_ns.store(took, Relaxed);
+    }
+
+    /// Notes a copy.
+    pub fn copied_one(&mut self, from_ns: u64, to_ns: u64, bytes: usize) {
+        let block = &record::get().current;
+        if self.first_copy_ns == 0 {
+            self.first_copy_ns = from_ns;
+            let first = from_ns.saturating_sub(self.started_ns);
+            block.first_copy_ns.store(first, Relaxed);
+        } else {
+            let wait = from_ns.saturating_sub(self.last_copy_ns);
+            add(&block.waiting_ns, wait);
+            block.longest_wait_ns.fetch_max(wait, Relaxed);
+        }
+        self.last_copy_ns = to_ns;
+        add(&block.copying_ns, to_ns.saturating_sub(from_ns));
+        let whole = to_ns.saturating_sub(self.first_copy_ns);
+        block.loop_ns.store(whole, Relaxed);
+        add(&block.copies, 1);
+        add(&block.copied, bytes as u64);
+    }
+
+    /// Closes the phase and files it in the history. A crew that left by itself has said why before.
+    pub fn close(&mut self, end: End, prefaulted: u64, prefault_done_ns: u64) {
+        if !core::mem::take(&mut self.open) {
+            return;
+        }
+        let block = &record::get().current;
+        let left = self.was_left();
+        block.seq.write(|| {
+            let _ =
+                block
+                    .end
+                    .compare_exchange(End::Running.number(), end.number(), Relaxed, Relaxed);
+            block.prefaulted.store(prefaulted, Relaxed);
+            if prefault_done_ns != 0 {
+                let took = prefault_done_ns.saturating_sub(self.started_ns);
+                block.prefault_ns.store(took, Relaxed);
+            }
+            let until = if left && self.last_copy_ns != 0 {
+                self.last_copy_ns
+            } else {
+                sys::now_ns()
+            };
+            block
+                .total_ns
+                .store(until.saturating_sub(self.started_ns), Relaxed);
+        });
+        let complete = block.copied.load(Relaxed) >= block.expected.load(Relaxed) / 100 * 99;
+        if !complete {
+            record::step(Step::NotEffective);
+        }
+        file(block);
+        report_end(block);
+    }
+}
+
+fn add(word: &AtomicU64, more: u64) {
+    // One writer: a plain sum is enough, and cheaper than a locked one.
+    word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+fn report_end(block: &Block) {
+    log::info!(
+        "{} {}: {} of {} bytes, {} ms",
+        Direction::from_number(block.direction.load(Relaxed)).map_or("?", Direction::word),
+        End::from_number(block.end.load(Relaxed)).map_or("?", End::word),
+        block.copied.load(Relaxed),
+        block.expected.load(Relaxed),
+        block.total_ns.load(Relaxed) / 1_000_000
+    );
+}
+
+/// Pairs of words, in the order of the layout: `(32-bit words, 64-bit words)`.
+fn words(block: &Block) -> ([&AtomicU32; 7], [&AtomicU64; 14]) {
+    (
+        [
+            &block.direction,
+            &block.end,
+            &block.mode,
+            &block.pages,
+            &block.threads,
+            &block.buffer,
+            &block.kept,
+        ],
+        [
+            &block.expected,
+            &block.copied,
+            &block.copies,
+            &block.prefaulted,
+            &block.started_unix_ns,
+            &block.mmap_ns,
+            &block.prefault_ns,
+            &block.first_copy_ns,
+            &block.copying_ns,
+            &block.waiting_ns,
+            &block.longest_wait_ns,
+            &block.loop_ns,
+            &block.total_ns,
+            &block.munmap_ns,
+        ],
+    )
+}
+
+fn clear(block: &Block) {
+    let (small, large) = words(block);
+    small.iter().for_each(|word| word.store(0, Relaxed));
+    large.iter().for_each(|word| word.store(0, Relaxed));
+}
+
+/// Copies a phase to the next place of the ring.
+fn file(block: &Block) {
+    let record = record::get();
+    let count = record.history_count.load(Relaxed);
+    let Some(place) = record.history.get(count as usize % HISTORY) else {
+        return;
+    };
+    place.seq.write(|| {
+        let ((small, large), (small_to, large_to)) = (words(block), words(place));
+        for (from, to) in small.iter().zip(small_to) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        for (from, to) in large.iter().zip(large_to) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    });
+    record.history_count.store(count.wrapping_add(1), Relaxed);
+    record.counters.phases.fetch_add(1, Relaxed);
+}
+
+/// Notes how long the buffer's munmap took, in the phase that was filed last.
+pub fn unmapped(took_ns: u64) {
+    let record = record::get();
+    let count = record.history_count.load(Relaxed);
+    let last = record.history.get(count.wrapping_sub(1) as usize % HISTORY);
+    if let (Some(last), true) = (last, count > 0) {
+        last.seq.write(|| last.munmap_ns.store(took_ns, Relaxed));
+    }
+    record.current.munmap_ns.store(took_ns, Relaxed);
+}
+
+/// Calls `each` for the filed phases of one buffer, oldest first.
+pub fn of_buffer(number: u32, mut each: impl FnMut(&Block)) {
+    let record = record::get();
+    let count = record.history_count.load(Relaxed) as usize;
+    for index in count.saturating_sub(HISTORY)..count {
+        if let Some(block) = record.history.get(index % HISTORY) {
+            if block.buffer.load(Relaxed) == number {
+                each(block);
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Populates a range ahead of the copies, unit by unit, with as many threads as come by. It never stores a value, so a
+//! copy need not wait for it and a thread that comes late spoils nothing.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::sys;
+
+const HUGE: usize = 2 << 20;
+const SMALL: usize = 4096;
+/// Base pages are touched in units of this: some 60 us at the measured 4 GB/s per thread, so that a thread is soon free for
+/// a copy.
+const SMALL_UNIT: usize = 256 << 10;
+/// A huge page that takes longer than this was compacted for (a plain one takes 0.1 to 0.3 ms).
+const SLOW_NS: u64 = 20_000_000;
+/// So many slow ones and the advice is taken back.
+const SLOW_MAX: u32 = 8;
+
+/// How a range is populated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum How {
+    /// One atomic no-op per huge page. Where the kernel grants only a base page, the copies fault the rest.
+    TouchHuge = 0,
+    /// One atomic no-op per base page.
+    TouchSmall = 1,
+    /// `MADV_POPULATE_WRITE` per huge page: the only safe way for hugetlb, whose touch can be a SIGBUS.
+    Populate = 2,
+}
+
+/// The range, and how far it is. All words are shared by the threads of a crew.
+pub struct Prefault {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    how: AtomicU32,
+    unit: AtomicUsize,
+    units: AtomicUsize,
+    next: AtomicUsize,
+    done: AtomicUsize,
+    active: AtomicU32,
+    /// Most threads that prefault while copies go on.
+    limit: AtomicU32,
+    /// Offset up to which copies have come.
+    mark: AtomicUsize,
+    bytes: AtomicU64,
+    finished_ns: AtomicU64,
+    refused: AtomicU32,
+    slow: AtomicU32,
+}
+
+impl Prefault {
+    /// Nothing to do.
+    pub const fn new() -> Self {
+        const fn zero() -> AtomicUsize {
+            AtomicUsize::new(0)
+        }
+        Prefault {
+            start: zero(),
+            end: zero(),
+            how: AtomicU32::new(0),
+            unit: AtomicUsize::new(HUGE),
+            units: zero(),
+            next: zero(),
+            done: zero(),
+            active: AtomicU32::new(0),
+            limit: AtomicU32::new(0),
+            mark: zero(),
+            bytes: AtomicU64::new(0),
+            finished_ns: AtomicU64::new(0),
+            refused: AtomicU32::new(0),
+            slow: AtomicU32::new(0),
+        }
+    }
+
+    /// Sets a new range. No thread may be at work on the old one; `limit` threads at most prefault while copies go on.
+    pub fn arm(&self, start: usize, len: usize, how: How, limit: u32) {
+        let unit = if how == How::TouchSmall {
+            SMALL_UNIT
+        } else {
+            HUGE
+        };
+        self.units.store(0, Ordering::Relaxed);
+        self.start.store(start, Ordering::Relaxed);
+        self.end.store(start + len, Ordering::Relaxed);
+        self.how.store(how as u32, Ordering::Relaxed);
+        self.unit.store(unit, Ordering::Relaxed);
+        for word in [&self.next, &self.done, &self.mark] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [&self.active, &self.refused, &self.slow] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.limit.store(limit, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.finished_ns.store(0, Ordering::Relaxed);
+        self.units.store(len.div_ceil(unit), Ordering::Release);
+    }
+
+    /// Sets the range to nothing.
+    pub fn disarm(&self) {
+        self.units.store(0, Ordering::Release);
+    }
+
+    /// Tells that copies have come up to `offset`: what lies before needs no touch.
+    pub fn copied_up_to(&self, offset: usize) {
+        self.mark.fetch_max(offset, Ordering::Relaxed);
+    }
+
+    /// Whether every unit was taken and finished.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) >= self.units.load(Ordering::Relaxed)
+    }
+
+    /// Whether some unit could not be populated ([`How::Populate`] only).
+    pub fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether huge pages came so slowly that the advice was taken back.
+    pub fn was_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed) >= SLOW_MAX
+    }
+
+    /// Bytes populated ahead of the copies.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// When the last unit was finished; 0 = not yet.
+    pub fn finished_ns(&self) -> u64 {
+        self.finished_ns.load(Ordering::Relaxed)
+    }
+
+    /// Populates the next unit; false when there is none, or enough threads do so already while `copying`.
+    pub fn step(&self, copying: bool) -> bool {
+        let units = self.units.load(Ordering::Acquire);
+        if self.next.load(Ordering::Relaxed) >= units {
+            return false;
+        }
+        let limit = if copying {
+            self.limit.load(Ordering::Relaxed)
+        } else {
+            u32::MAX
+        };
+        // Looked at before it is changed: threads that may not prefault should not fight over the word.
+        if self.active.load(Ordering::Relaxed) >= limit {
+            return false;
+        }
+        let allowed = self.active.fetch_add(1, Ordering::Relaxed) < limit;
+        let did = allowed && self.populate_next(units);
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        did
+    }
+
+    fn populate_next(&self, units: usize) -> bool {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        if index >= units {
+            return false;
+        }
+        let unit = self.unit.load(Ordering::Relaxed);
+        let from = self.start.load(Ordering::Relaxed) + index * unit;
+        let to = (from + unit).min(self.end.load(Ordering::Relaxed));
+        if (index + 1) * unit > self.mark.load(Ordering::Relaxed) && from < to {
+            self.populate(from, to);
+            self.bytes.fetch_add((to - from) as u64, Ordering::Relaxed);
+        }
+        if self.done.fetch_add(1, Ordering::AcqRel) + 1 == units {
+            self.finished_ns.store(sys::now_ns(), Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn populate(&self, from: usize, to: usize) {
+        match self.how.load(Ordering::Relaxed) {
+            how if how == How::Populate as u32 => self.populate_checked(from, to),
+            how if how == How::TouchSmall as u32 => touch(from, to, SMALL),
+            _ => {
+                let before = sys::now_ns();
+                touch(from, to, HUGE);
+                if sys::now_ns().saturating_sub(before) > SLOW_NS {
+                    self.count_slow();
+                }
+            }
+        }
+    }
+
+    fn count_slow(&self) {
+        if self.slow.fetch_add(1, Ordering::Relaxed) + 1 == SLOW_MAX {
+            let start = self.start.load(Ordering::Relaxed);
+            let len = self.end.load(Ordering::Relaxed) - start;
+            // The whole range, so that it stays one VMA; pages that are huge already stay so.
+            // SAFETY: changes how the range is faulted, no contents.
+            let _ = unsafe { sys::madvise(start, len, libc::MADV_NOHUGEPAGE) };
+        }
+    }
+
+    fn populate_checked(&self, from: usize, to: usize) {
+        loop {
+            // SAFETY: populating changes no contents.
+            match unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) } {
+                Ok(_) => return,
+                Err(libc::EINTR | libc::EAGAIN) => {}
+                Err(_) => {
+                    self.refused.fetch_add(1, Ordering::Release);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Makes the kernel map a writable page at every `stride` of the range.
+fn touch(from: usize, to: usize, stride: usize) {
+    let mut at = from;
+    while at < to {
+        // SAFETY: the range is mapped writable while any helper lives (a buffer is not unmapped before its helpers are
+        // gone), and the operation leaves every byte as it is.
+        unsafe { touch_byte(at as *mut u8) };
+        at += stride;
+    }
+}
+
+/// A locked "or" with zero: a write to the kernel, no change to the bytes. By hand, because compilers turn it into a load.
+///
+/// # Safety
+/// The byte is mapped writable.
+#[cfg(target_arch = "x86_64")]
+unsafe fn touch_byte(at: *mut u8) {
+    // SAFETY: promised by the caller.
+    unsafe { core::arch::asm!("lock or byte ptr [{}], 0", in(reg) at, options(nostack)) };
+}
+
+/// As above: adding zero by compare-exchange cannot be turned into a load.
+///
+/// # Safety
+/// The byte is mapped writable.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn touch_byte(at: *mut u8) {
+    // SAFETY: promised by the caller.
+    let byte = unsafe { core::sync::atomic::AtomicU8::from_ptr(at) };
+    let mut value = byte.load(Ordering::Relaxed);
+    while let Err(now) = byte.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed) {
+        value = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(len: usize) -> usize {
+        // SAFETY: a new mapping anywhere.
+        unsafe { sys::mmap(0, len, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }.unwrap()
+    }
+
+    fn resident(start: usize, len: usize) -> usize {
+        let mut vector = vec![0u8; len / SMALL];
+        // SAFETY: the vector has a byte per page of the mapping.
+        assert_eq!(
+            unsafe { libc::mincore(start as *mut _, len, vector.as_mut_ptr()) },
+            0
+        );
+        vector.iter().filter(|&&page| page & 1 != 0).count() * SMALL
+    }
+
+    #[test]
+    fn every_page_is_there_and_no_byte_has_changed() {
+        let len = 3 * SMALL_UNIT + SMALL;
+        for how in [How::TouchSmall, How::Populate] {
+            let start = mapping(len);
+            // SAFETY: inside the mapping.
+            unsafe { *((start + SMALL + 5) as *mut u8) = 42 };
+            let prefault = Prefault::new();
+            assert!(!prefault.step(false));
+            prefault.arm(start, len, how, 1);
+            assert!(!prefault.is_done());
+            while prefault.step(false) {}
+            assert!(prefault.is_done() && !prefault.was_refused());
+            assert_eq!(prefault.bytes(), len as u64);
+            assert!(prefault.finished_ns() > 0);
+            assert_eq!(resident(start, len), len);
+            // SAFETY: inside the mapping.
+            assert_eq!(unsafe { *((start + SMALL + 5) as *const u8) }, 42);
+            // SAFETY: nothing uses it any more.
+            unsafe { sys::munmap(start, len) }.unwrap();
+        }
+    }
+
+    #[test]
+    fn what_was_copied_is_not_touched() {
+        let len = 4 * SMALL_UNIT;
+        let start = mapping(len);
+        let prefault = Prefault::new();
+        prefault.arm(start, len, How::TouchSmall, 1);
+        prefault.copied_up_to(3 * SMALL_UNIT);
+        while prefault.step(false) {}
+        assert!(prefault.is_done());
+        assert_eq!(resident(start, len), SMALL_UNIT);
+        // SAFETY: nothing uses it any more.
+        unsafe { sys::munmap(start, len) }.unwrap();
+    }
+
+    #[test]
+    fn a_refused_population_is_told() {
+        let prefault = Prefault::new();
+        prefault.arm(1 << 12, 4096, How::Populate, 1);
+        assert!(prefault.step(false));
+        assert!(prefault.was_refused() && prefault.is_done());
+    }
+
+    #[test]
+    fn copies_come_first_beyond_the_limit() {
+        let prefault = Prefault::new();
+        prefault.arm(1 << 12, 4096, How::Populate, 0);
+        assert!(!prefault.step(true));
+        assert!(prefault.step(false));
+    }
+}

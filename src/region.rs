@@ -1,0 +1,196 @@
+//! The buffers that the driver holds: a small table that is looked up by address without a lock, from any thread.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Most buffers that are remembered at once. The driver asks for one per process; more appear only when it forgets one.
+const REGIONS: usize = 4;
+const PAGE: usize = 4096;
+
+/// Where a buffer's memory came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Origin {
+    /// The shim's mapping, with a tail behind what the driver asked for.
+    WithTail = 0,
+    /// The driver's own mapping, which is only watched.
+    Driver = 1,
+}
+
+/// One buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub start: usize,
+    /// Bytes that the driver asked for.
+    pub len: usize,
+    /// Bytes that are mapped, the tail included.
+    pub mapped: usize,
+    /// Where the memory came from.
+    pub origin: Origin,
+    /// Process that asked.
+    pub pid: u32,
+}
+
+impl Region {
+    /// The length as the kernel maps and unmaps it.
+    pub const fn page_len(&self) -> usize {
+        self.len.next_multiple_of(PAGE)
+    }
+
+    /// Whether an munmap of this range takes away everything the driver asked for.
+    pub const fn is_whole(&self, addr: usize, len: usize) -> bool {
+        addr == self.start && len.next_multiple_of(PAGE) >= self.page_len()
+    }
+}
+
+struct Cell {
+    /// 0 = free. Written last when a region is entered.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    mapped: AtomicUsize,
+    origin: AtomicU32,
+    pid: AtomicU32,
+}
+
+static CELLS: [Cell; REGIONS] = [const {
+    Cell {
+        start: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        mapped: AtomicUsize::new(0),
+        origin: AtomicU32::new(0),
+        pid: AtomicU32::new(0),
+    }
+}; REGIONS];
+
+impl Cell {
+    fn get(&self) -> Option<Region> {
+        let start = self.start.load(Ordering::Acquire);
+        if start == 0 {
+            return None;
+        }
+        let region = Region {
+            start,
+            len: self.len.load(Ordering::Relaxed),
+            mapped: self.mapped.load(Ordering::Relaxed),
+            origin: match self.origin.load(Ordering::Relaxed) {
+                0 => Origin::WithTail,
+                _ => Origin::Driver,
+            },
+            pid: self.pid.load(Ordering::Relaxed),
+        };
+        // Taken out, or exchanged, while we read: the caller's range cannot have been in it.
+        (self.start.load(Ordering::Acquire) == start).then_some(region)
+    }
+}
+
+/// Whether there is any region. The one test that every `mmap` of the program pays for.
+pub fn any() -> bool {
+    CELLS
+        .iter()
+        .any(|cell| cell.start.load(Ordering::Relaxed) != 0)
+}
+
+/// The region in which the whole range lies. A range of no bytes lies in none.
+pub fn containing(addr: usize, len: usize) -> Option<Region> {
+    let inside = |region: &Region| {
+        addr >= region.start
+            && len != 0
+            && len <= region.len
+            && addr - region.start <= region.len - len
+    };
+    CELLS.iter().filter_map(Cell::get).find(inside)
+}
+
+/// A region of which the range takes at least one mapped byte.
+pub fn overlapping(addr: usize, len: usize) -> Option<Region> {
+    let touches = |region: &Region| {
+        addr < region.start.saturating_add(region.mapped) && region.start < addr.saturating_add(len)
+    };
+    CELLS.iter().filter_map(Cell::get).find(touches)
+}
+
+/// Enters a region; false when the table is full. One thread at a time.
+pub fn insert(region: &Region) -> bool {
+    let Some(cell) = CELLS
+        .iter()
+        .find(|cell| cell.start.load(Ordering::Relaxed) == 0)
+    else {
+        return false;
+    };
+    cell.len.store(region.len, Ordering::Relaxed);
+    cell.mapped.store(region.mapped, Ordering::Relaxed);
+    cell.origin.store(region.origin as u32, Ordering::Relaxed);
+    cell.pid.store(region.pid, Ordering::Relaxed);
+    cell.start.store(region.start, Ordering::Release);
+    true
+}
+
+/// Whether another region can be entered.
+pub fn has_place() -> bool {
+    CELLS
+        .iter()
+        .any(|cell| cell.start.load(Ordering::Relaxed) == 0)
+}
+
+/// Takes a region out.
+pub fn remove(start: usize) {
+    for cell in &CELLS {
+        if cell.start.load(Ordering::Relaxed) == start {
+            cell.start.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Takes out what fork brought along from another process.
+pub fn forget_others(pid: u32) {
+    for cell in &CELLS {
+        if cell.pid.load(Ordering::Relaxed) != pid {
+            cell.start.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_found_by_what_lies_in_them() {
+        let region = Region {
+            start: 0x7000_0000,
+            len: 10_000,
+            mapped: 0x20_0000,
+            origin: Origin::WithTail,
+            pid: 1,
+        };
+        assert!(!any() && insert(&region) && any());
+        assert_eq!(containing(0x7000_0000, 10_000), Some(region));
+        assert_eq!(containing(0x7000_0000 + 9_999, 1), Some(region));
+        for (addr, len) in [
+            (0x7000_0000, 10_001),
+            (0x6fff_ffff, 2),
+            (0x7000_0000 + 10_000, 1),
+            (0x7000_0000, 0),
+        ] {
+            assert_eq!(containing(addr, len), None);
+        }
+        assert_eq!(containing(usize::MAX, usize::MAX), None);
+        assert_eq!(overlapping(0x6fff_f000, 0x1001), Some(region));
+        assert_eq!(overlapping(0x7000_0000 + 0x1f_ffff, 5), Some(region));
+        assert_eq!(overlapping(0x7000_0000 + 0x20_0000, 5), None);
+        assert_eq!(overlapping(0x6fff_f000, 0x1000), None);
+        assert!(region.is_whole(0x7000_0000, 10_000) && region.is_whole(0x7000_0000, 12_288));
+        assert!(!region.is_whole(0x7000_0000, 8_192) && !region.is_whole(0x7000_1000, 12_288));
+        let other = |number: usize| Region {
+            start: number << 32,
+            pid: 2,
+            ..region
+        };
+        assert!((1..4).all(|number| insert(&other(number))));
+        assert!(!has_place() && !insert(&other(5)));
+        forget_others(1);
+        assert!(has_place());
+        remove(region.start);
+        assert!(!any());
+    }
+}

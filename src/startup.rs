@@ -1,0 +1,53 @@
+//! What the constructor leaves behind for the hooks: options, and the function behind our `mmap`.
+
+use once_cell::sync::OnceCell;
+
+use crate::config::{self, Config};
+use crate::hooks::NextMmap;
+use crate::{guard, record, report};
+
+/// Filled once, by the constructor; never by a hook.
+pub struct Started {
+    /// Options in force.
+    pub config: Config,
+    /// The `mmap` behind ours in the search order: another preload's, or libc's.
+    pub next_mmap: Option<NextMmap>,
+}
+
+static STARTED: OnceCell<Started> = OnceCell::new();
+
+/// What the constructor found; `None` before it ran. One load.
+pub fn get() -> Option<&'static Started> {
+    STARTED.get()
+}
+
+/// The constructor's work: read the options, find the function behind ours, write identity to the record.
+pub fn start() {
+    guard::silence_panics();
+    let started = || Started {
+        config: config::read_environment(record::get()),
+        next_mmap: find_next_mmap(),
+    };
+    let started = STARTED.get_or_init(started);
+    record::identify();
+    report::start_messages(started.config.log);
+}
+
+fn find_next_mmap() -> Option<NextMmap> {
+    // SAFETY: dlsym with a terminated name, from a constructor: the loader is done with this library.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, c"mmap".as_ptr()) };
+    // SAFETY: the symbol `mmap` is a function of that type.
+    (!address.is_null())
+        .then(|| unsafe { core::mem::transmute::<*mut libc::c_void, NextMmap>(address) })
+}
+
+/// Runs [`start`] when the library is loaded, behind the unwind barrier.
+#[cfg(all(feature = "preload", not(test)))]
+#[used]
+#[link_section = ".init_array"]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn construct() {
+        let _ = guard::barrier(start);
+    }
+    construct
+};
