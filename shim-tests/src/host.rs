@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,6 +66,14 @@ impl HostSpec {
             }
             command.env("LD_PRELOAD", preload);
         }
+        // A harness that is itself killed must leave no host behind, least of all one that waits frozen.
+        let end_with_us = || {
+            // SAFETY: prctl with two numbers is a plain system call.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            Ok(())
+        };
+        // SAFETY: the closure makes one system call and touches nothing of the parent's.
+        unsafe { command.pre_exec(end_with_us) };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -119,7 +128,7 @@ impl From<io::Error> for HostError {
     }
 }
 
-/// A running host program. Dropping it kills it.
+/// A running host program. Dropping it kills it, and so does the end of the thread that started it.
 #[derive(Debug)]
 pub struct Host {
     child: Child,

@@ -41,6 +41,36 @@ pub fn ratios(result: &RunResult, arm: Arm) -> Option<(f64, f64)> {
     ))
 }
 
+/// The run as one row: medians of stock and of the first other arm.
+pub fn summary(result: &RunResult, name: &str) -> String {
+    let bytes = result.bytes as f64 / 1e9;
+    let times = |found: Option<&ArmResult>| found.and_then(medians);
+    let stock = times(result.arms.iter().find(|arm| arm.arm == Arm::Stock));
+    let other = times(result.arms.iter().find(|arm| arm.arm != Arm::Stock));
+    let pair = |step: fn(&Times) -> f64| {
+        let (stock, other) = (stock.as_ref().map(step), other.as_ref().map(step));
+        let ratio = stock.zip(other).map(|(stock, other)| stock / other);
+        let seconds = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
+        format!(
+            "{:>7} {:>7} {:>6} {:>5}",
+            seconds(stock),
+            seconds(other),
+            ratio.map_or("-".into(), |ratio| format!("{ratio:.1}x")),
+            other.map_or("-".into(), |other| format!("{:.1}", bytes / other))
+        )
+    };
+    let contents = match (result.verified, result.problems.len()) {
+        (false, _) => "WRONG".into(),
+        (true, 0) => "right".into(),
+        (true, problems) => format!("right, {problems} PROBLEMS"),
+    };
+    format!(
+        "{name:<16}{bytes:>7.2} GB   {}   {}   {contents}",
+        pair(|times| times.checkpoint),
+        pair(|times| times.restore)
+    )
+}
+
 /// The table as text.
 pub fn render(result: &RunResult) -> String {
     let mut text = String::new();

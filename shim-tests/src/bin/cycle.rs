@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use cudasnap_cli::driver::Driver;
+use cudasnap_cli::driver::{kernel_driver_version, Driver};
 use cudasnap_shim_tests::host::HostSpec;
 use cudasnap_shim_tests::run::{run, Arm, Plan, RunResult};
-use cudasnap_shim_tests::table::{medians, ratios, render};
+use cudasnap_shim_tests::table::{medians, ratios, render, summary};
 use serde_json::{json, Value};
 
 /// Checkpoints and restores PROGRAM in turns with and without the shim; prints times, rates, medians and ratios.
@@ -43,8 +43,14 @@ struct Options {
     /// File for the whole result as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Print one more line at the end, a row of a larger table: `summary NAME ...`.
+    #[arg(long)]
+    summary: Option<String>,
+    /// Only say which device the driver has, `NAME, driver VERSION`; exit status 2 when it has none.
+    #[arg(long)]
+    probe: bool,
     /// The program and its arguments.
-    #[arg(required = true, last = true)]
+    #[arg(required_unless_present = "probe", last = true)]
     program: Vec<OsString>,
 }
 
@@ -59,13 +65,30 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 fn main() -> ExitCode {
-    match measure(Options::parse()) {
+    let options = Options::parse();
+    let outcome = if options.probe {
+        probe()
+    } else {
+        measure(options)
+    };
+    match outcome {
         Ok(code) => ExitCode::from(code),
         Err(text) => {
             eprintln!("cycle: {text}");
             ExitCode::from(2)
         }
     }
+}
+
+fn probe() -> Result<u8, String> {
+    let driver = Driver::load().map_err(|error| error.to_string())?;
+    if driver.device_count().map_err(|error| error.to_string())? == 0 {
+        return Err("the driver has no device".into());
+    }
+    let name = driver.device_name(0).map_err(|error| error.to_string())?;
+    let version = kernel_driver_version().unwrap_or_else(|| "unknown".into());
+    println!("{name}, driver {version}");
+    Ok(0)
 }
 
 fn measure(options: Options) -> Result<u8, String> {
@@ -89,6 +112,9 @@ fn measure(options: Options) -> Result<u8, String> {
     };
     let result = run(&driver, &plan)?;
     print!("{}", render(&result));
+    if let Some(name) = options.summary {
+        println!("summary {}", summary(&result, &name));
+    }
     if let Some(path) = options.json {
         let text = format!("{:#}\n", report(&result)?);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
