@@ -1,1 +1,13 @@
-//! placeholder
+//! What the shim is tested and measured with: host programs under control, one checkpoint and restore cycle with every
+//! state and content checked, a frozen world as CRIU's CUDA plugin makes it, and runs that alternate between arms.
+//!
+//! A host program speaks a line protocol: it prints `ready PID`, answers `sum` with `bad N` (wrong words counted) and ends on
+//! `quit`. The same programs run against the simulated driver and the real one.
+
+pub mod cycle;
+pub mod freeze;
+pub mod host;
+pub mod leaks;
+pub mod run;
+pub mod table;
+pub mod watchdog;

@@ -1,0 +1,190 @@
+/* `simapp MIB [--devices N] [--pinned MIB] [--seed S]`: holds device memory with known contents and answers on stdin:
+ * `sum` (`bad N`: wrong words), `rewrite` (new contents, `ok`), `threads` (`threads N`), `quit`. */
+#include "host_api.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pattern.h"
+
+#define MIB ((size_t)1 << 20)
+#define BIG_PIECE (1024 * MIB)
+#define WINDOW (8 * MIB)
+#define MAX_PIECES 4096
+
+struct piece {
+    int device;        /* -1: pinned host memory */
+    CUdeviceptr pointer;
+    size_t bytes;      /* a multiple of 8 */
+    uint64_t *host;
+};
+
+static struct piece pieces[MAX_PIECES];
+static int piece_count;
+static CUcontext contexts[64];
+static uint64_t seed = 1;
+static uint64_t *window;
+
+static void check(CUresult rc, const char *what)
+{
+    if (rc == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "simapp: %s: %d (%s)\n", what, rc, error_text(rc));
+    exit(1);
+}
+
+static struct piece *add_piece(int device, size_t bytes)
+{
+    if (piece_count == MAX_PIECES) {
+        fprintf(stderr, "simapp: more than %d pieces\n", MAX_PIECES);
+        exit(1);
+    }
+    struct piece *p = &pieces[piece_count++];
+    *p = (struct piece){.device = device, .bytes = bytes};
+    return p;
+}
+
+static uint64_t key_of(const struct piece *p)
+{
+    return pattern_word(seed, (uint64_t)(p - pieces) * 64 + (uint64_t)(p->device + 1));
+}
+
+static void fill_piece(struct piece *p)
+{
+    if (p->device < 0) {
+        pattern_fill(p->host, p->bytes / 8, key_of(p), 0);
+        return;
+    }
+    check(cuCtxSetCurrent(contexts[p->device]), "cuCtxSetCurrent");
+    for (size_t done = 0; done < p->bytes; done += WINDOW) {
+        const size_t step = p->bytes - done < WINDOW ? p->bytes - done : WINDOW;
+        pattern_fill(window, step / 8, key_of(p), done / 8);
+        check(cuMemcpyHtoD_v2(p->pointer + done, window, step), "cuMemcpyHtoD");
+    }
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+/* A piece that cannot be read counts as wrong from there on. */
+static uint64_t wrong_words(const struct piece *p)
+{
+    uint64_t wrong = 0;
+    if (p->device < 0)
+        return pattern_wrong(p->host, p->bytes / 8, key_of(p), 0);
+    CUresult rc = cuCtxSetCurrent(contexts[p->device]);
+    for (size_t done = 0; done < p->bytes; done += WINDOW) {
+        const size_t step = p->bytes - done < WINDOW ? p->bytes - done : WINDOW;
+        if (!rc)
+            rc = cuMemcpyDtoH_v2(window, p->pointer + done, step);
+        if (rc) {
+            fprintf(stderr, "simapp: cannot read device memory: %d (%s)\n", rc, error_text(rc));
+            return wrong + (p->bytes - done) / 8;
+        }
+        wrong += pattern_wrong(window, step / 8, key_of(p), done / 8);
+    }
+    return wrong;
+}
+
+/* Pieces of 1 GiB and, for the rest, one of an odd size and one that completes it. */
+static void allocate_device(int device, size_t bytes)
+{
+    check(cuDevicePrimaryCtxRetain(&contexts[device], device), "cuDevicePrimaryCtxRetain");
+    check(cuCtxSetCurrent(contexts[device]), "cuCtxSetCurrent");
+    const size_t odd = bytes > 8 * MIB ? 6 * MIB + 1000 : 0;
+    while (bytes > 0) {
+        size_t step = bytes > BIG_PIECE ? BIG_PIECE : bytes;
+        if (odd && bytes <= BIG_PIECE && bytes > 8 * MIB)
+            step = bytes - 8 * MIB;
+        else if (odd && bytes == 8 * MIB)
+            step = odd;
+        struct piece *p = add_piece(device, step);
+        check(cuMemAlloc_v2(&p->pointer, step), "cuMemAlloc");
+        bytes -= step;
+        if (step == odd)
+            bytes = 0;
+    }
+}
+
+static int count_threads(void)
+{
+    int threads = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *entry; tasks && (entry = readdir(tasks));)
+        threads += entry->d_name[0] != '.';
+    if (tasks)
+        closedir(tasks);
+    return threads;
+}
+
+static void answer(const char *line)
+{
+    uint64_t wrong = 0;
+    if (strcmp(line, "quit") == 0)
+        exit(0);
+    if (strcmp(line, "sum") == 0) {
+        for (int i = 0; i < piece_count; i++)
+            wrong += wrong_words(&pieces[i]);
+        printf("bad %llu\n", (unsigned long long)wrong);
+    } else if (strcmp(line, "rewrite") == 0) {
+        seed++;
+        for (int i = 0; i < piece_count; i++)
+            fill_piece(&pieces[i]);
+        puts("ok");
+    } else if (strcmp(line, "threads") == 0) {
+        printf("threads %d\n", count_threads());
+    } else {
+        printf("unknown %s\n", line);
+    }
+    fflush(stdout);
+}
+
+struct options {
+    size_t device_bytes, pinned_bytes;
+    int devices;
+};
+
+static struct options parse(int argc, char **argv)
+{
+    struct options options = {.devices = 1};
+    for (int i = 1; i < argc; i++) {
+        const int has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--devices") == 0 && has_value)
+            options.devices = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--pinned") == 0 && has_value)
+            options.pinned_bytes = strtoull(argv[++i], NULL, 10) * MIB;
+        else if (strcmp(argv[i], "--seed") == 0 && has_value)
+            seed = strtoull(argv[++i], NULL, 10);
+        else
+            options.device_bytes = strtoull(argv[i], NULL, 10) * MIB;
+    }
+    if (options.device_bytes == 0 || options.devices < 1 || options.devices > 64) {
+        fprintf(stderr, "usage: simapp MIB [--devices N] [--pinned MIB] [--seed S]\n");
+        exit(2);
+    }
+    return options;
+}
+
+int main(int argc, char **argv)
+{
+    const struct options options = parse(argc, argv);
+    load_api();
+    check(cuInit(0), "cuInit");
+    for (int d = 0; d < options.devices; d++)
+        allocate_device(d, options.device_bytes);
+    check(cuCtxSetCurrent(contexts[0]), "cuCtxSetCurrent");
+    check(cuMemAllocHost_v2((void **)&window, WINDOW), "cuMemAllocHost");
+    if (options.pinned_bytes) {
+        struct piece *p = add_piece(-1, options.pinned_bytes);
+        check(cuMemAllocHost_v2((void **)&p->host, p->bytes), "cuMemAllocHost");
+    }
+    for (int i = 0; i < piece_count; i++)
+        fill_piece(&pieces[i]);
+    printf("ready %d\n", (int)getpid());
+    fflush(stdout);
+    char line[64];
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = '\0';
+        answer(line);
+    }
+    return 0;
+}

@@ -1,0 +1,345 @@
+//! Runs that alternate cycles between arms: the same program without the shim and with it, in one run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cudasnap_cli::driver::{kernel_driver_version, Driver};
+use cudasnap_cli::observe::Holdings;
+use cudasnap_cli::record::{Located, RecordError};
+use cudasnap_cli::target::Target;
+use serde::Serialize;
+
+use crate::cycle::{Cycle, Outcome};
+use crate::host::{Host, HostSpec};
+use crate::leaks::Growth;
+
+/// What the shim is to do in an arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arm {
+    /// No shim.
+    Stock,
+    /// The shim with its defaults.
+    Shim,
+    /// The shim, keeping its buffer.
+    Keep,
+    /// The shim, only watching.
+    Observe,
+    /// The shim, switched off.
+    Off,
+}
+
+impl Arm {
+    /// All arms, by name.
+    pub const NAMES: [(&'static str, Arm); 5] = [
+        ("stock", Arm::Stock),
+        ("shim", Arm::Shim),
+        ("keep", Arm::Keep),
+        ("observe", Arm::Observe),
+        ("off", Arm::Off),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, arm)| *arm == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// The arm of this name.
+    pub fn from_name(name: &str) -> Option<Arm> {
+        Self::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, arm)| *arm)
+    }
+
+    fn options(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Arm::Stock | Arm::Shim => None,
+            Arm::Keep => Some(("CUDASNAP_BUFFER", "keep")),
+            Arm::Observe => Some(("CUDASNAP", "observe")),
+            Arm::Off => Some(("CUDASNAP", "off")),
+        }
+    }
+
+    fn answers(self) -> bool {
+        matches!(self, Arm::Shim | Arm::Keep)
+    }
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The host program, without shim.
+    pub host: HostSpec,
+    /// The shim's library.
+    pub shim: PathBuf,
+    /// Arms, in the order in which each round takes them.
+    pub arms: Vec<Arm>,
+    /// Cycles per arm.
+    pub cycles: u32,
+    /// Whether cycles run in a frozen world.
+    pub frozen: bool,
+    /// A line to ask the program before each cycle, so that its contents change (`rewrite`, `step`).
+    pub before_each: Option<String>,
+    /// How long a host may take for an answer, and a driver step for its work.
+    pub patience: Duration,
+}
+
+/// A cycle of an arm.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// What the cycle showed.
+    pub outcome: Outcome,
+    /// Wrong words in the device memory afterwards.
+    pub wrong_words: u64,
+    /// How the process's holdings changed since before its first cycle.
+    pub growth: Growth,
+}
+
+/// An arm's process and what it showed.
+#[derive(Debug, Serialize)]
+pub struct ArmResult {
+    /// The arm.
+    pub arm: Arm,
+    /// Its process.
+    pub pid: i32,
+    /// Its cycles.
+    pub rows: Vec<Row>,
+    /// What the program wrote to stderr.
+    pub stderr: String,
+}
+
+/// The whole run.
+#[derive(Debug, Serialize)]
+pub struct RunResult {
+    /// Name of the device, as the driver tells it.
+    pub device: String,
+    /// Version of the kernel driver; `None` without one.
+    pub kernel_driver: Option<String>,
+    /// Version of CUDA that the driver speaks.
+    pub cuda: u32,
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// Whether the cycles ran in a frozen world.
+    pub frozen: bool,
+    /// Bytes of the driver's buffer: what times are divided into.
+    pub bytes: u64,
+    /// Where `bytes` comes from: `record`, or `mappings` when no arm has a record.
+    pub bytes_from: &'static str,
+    /// The arms.
+    pub arms: Vec<ArmResult>,
+    /// Whether the contents were right after every cycle.
+    pub verified: bool,
+    /// Everything else that was not as it should be.
+    pub problems: Vec<String>,
+}
+
+struct Running {
+    arm: Arm,
+    host: Host,
+    record: Option<Located>,
+    before: Holdings,
+    rows: Vec<Row>,
+}
+
+/// Starts one process per arm and alternates their cycles.
+///
+/// # Errors
+/// Text for the first thing that kept the run from going on. Wrong contents and leaks are results, no errors.
+pub fn run(driver: &Driver, plan: &Plan) -> Result<RunResult, String> {
+    let mut arms = Vec::new();
+    for arm in &plan.arms {
+        arms.push(start(*arm, plan).map_err(|error| format!("{}: {error}", arm.name()))?);
+    }
+    for _ in 0..plan.cycles {
+        for running in &mut arms {
+            let name = running.arm.name();
+            running
+                .cycle(driver, plan)
+                .map_err(|error| format!("{name}: {error}\n{}", running.host.stderr()))?;
+        }
+    }
+    Ok(finish(driver, plan, arms))
+}
+
+fn start(arm: Arm, plan: &Plan) -> Result<Running, Box<dyn std::error::Error>> {
+    let mut spec = plan.host.clone();
+    if arm != Arm::Stock {
+        spec = spec.with_shim(&plan.shim);
+    }
+    if let Some((name, value)) = arm.options() {
+        spec = spec.with_env(name, value);
+    }
+    let mut host = Host::start(&spec, plan.patience)?;
+    let target = Target::new(host.pid());
+    let record = match Located::find(target) {
+        Ok(located) => Some(located),
+        Err(RecordError::NotLoaded) if arm == Arm::Stock => None,
+        Err(error) => return Err(error.into()),
+    };
+    if record.is_some() && arm == Arm::Stock {
+        return Err("the shim is preloaded by the surroundings".into());
+    }
+    // Asked before the first look at the memory too: the program's own buffers for comparing come with it.
+    let wrong = host.wrong_words(plan.patience)?;
+    if wrong != 0 {
+        return Err(format!("{wrong} words are wrong before the first cycle").into());
+    }
+    Ok(Running {
+        arm,
+        before: Holdings::of(target)?,
+        host,
+        record,
+        rows: Vec::new(),
+    })
+}
+
+impl Running {
+    fn cycle(&mut self, driver: &Driver, plan: &Plan) -> Result<(), Box<dyn std::error::Error>> {
+        if let Some(line) = &plan.before_each {
+            self.host.ask(line, plan.patience)?;
+        }
+        let cycle = Cycle {
+            driver,
+            pid: self.host.pid(),
+            record: self.record.as_ref(),
+            frozen: plan.frozen,
+            limit: plan.patience,
+        };
+        let outcome = cycle.run()?;
+        let wrong_words = self.host.wrong_words(plan.patience)?;
+        let after = Holdings::of(Target::new(self.host.pid()))?;
+        let growth = Growth::between(&self.before, &after);
+        self.rows.push(Row {
+            outcome,
+            wrong_words,
+            growth,
+        });
+        Ok(())
+    }
+}
+
+fn finish(driver: &Driver, plan: &Plan, running: Vec<Running>) -> RunResult {
+    let mut problems = Vec::new();
+    let mut arms = Vec::new();
+    for mut arm in running {
+        let result = ArmResult {
+            arm: arm.arm,
+            pid: arm.host.pid(),
+            rows: std::mem::take(&mut arm.rows),
+            stderr: arm.host.stderr(),
+        };
+        match arm.host.quit(plan.patience) {
+            Ok(status) if status.success() => {}
+            Ok(status) => problems.push(format!("{}: ended with {status}", result.arm.name())),
+            Err(error) => problems.push(format!("{}: {error}", result.arm.name())),
+        }
+        arms.push(result);
+    }
+    problems.extend(judge(&arms));
+    let (bytes, bytes_from) = buffer_bytes(&arms);
+    let verified = arms
+        .iter()
+        .all(|arm| !arm.rows.is_empty() && arm.rows.iter().all(|row| row.wrong_words == 0));
+    RunResult {
+        device: driver.device_name(0).unwrap_or_default(),
+        kernel_driver: kernel_driver_version(),
+        cuda: driver.cuda_version().unwrap_or(0),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        frozen: plan.frozen,
+        bytes,
+        bytes_from,
+        arms,
+        verified,
+        problems,
+    }
+}
+
+/// The driver's LEN from a record, or else the largest growth of private memory.
+fn buffer_bytes(arms: &[ArmResult]) -> (u64, &'static str) {
+    let rows = || arms.iter().flat_map(|arm| &arm.rows);
+    let recorded = rows()
+        .filter_map(|row| row.outcome.checkpoint.as_ref())
+        .map(|phase| phase.expected)
+        .max();
+    match recorded {
+        Some(bytes @ 1..) => (bytes, "record"),
+        _ => (
+            rows()
+                .map(|row| row.outcome.mapped_bytes)
+                .max()
+                .unwrap_or(0),
+            "mappings",
+        ),
+    }
+}
+
+fn judge(arms: &[ArmResult]) -> Vec<String> {
+    let stock = arms.iter().find(|arm| arm.arm == Arm::Stock);
+    let mut problems = Vec::new();
+    for arm in arms {
+        for (number, row) in arm.rows.iter().enumerate() {
+            let mut found = effect_problems(arm.arm, &row.outcome);
+            if arm.arm != Arm::Stock {
+                let beside = stock.and_then(|stock| stock.rows.get(number));
+                let kept = row.outcome.record.as_ref().map(|record| &record.buffer);
+                let kept = kept
+                    .filter(|buffer| arm.arm == Arm::Keep && buffer.state.is("kept"))
+                    .map(|buffer| buffer.mapped);
+                found.extend(row.growth.leaks(beside.map(|row| &row.growth), kept));
+            }
+            found.extend(
+                row.outcome
+                    .strays
+                    .iter()
+                    .map(|stray| format!("thread between the phases: {stray}")),
+            );
+            let place = format!("{}, cycle {}", arm.arm.name(), number + 1);
+            problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
+        }
+    }
+    problems
+}
+
+/// Whether the shim did in this cycle what its arm says: proof that it was there, or that it kept out of the way.
+fn effect_problems(arm: Arm, outcome: &Outcome) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (name, phase) in [
+        ("checkpoint", &outcome.checkpoint),
+        ("restore", &outcome.restore),
+    ] {
+        match (arm, phase) {
+            (Arm::Stock, _) | (Arm::Off, None) => {}
+            (Arm::Off, Some(_)) => problems.push(format!("{name}: recorded although off")),
+            (_, None) => problems.push(format!("{name}: the shim recorded no phase")),
+            (_, Some(phase)) if !phase.is_effective() => problems.push(format!(
+                "{name}: {} of {} bytes went through the shim",
+                phase.copied, phase.expected
+            )),
+            (Arm::Observe, Some(phase)) if !phase.pages.is("driver") => {
+                problems.push(format!("{name}: pages {} although observing", phase.pages));
+            }
+            _ => {}
+        }
+    }
+    let Some(record) = &outcome.record else {
+        return problems;
+    };
+    if (record.counters.answered > 0) != arm.answers() {
+        problems.push(format!(
+            "the shim answered {} requests",
+            record.counters.answered
+        ));
+    }
+    let rest = if arm == Arm::Keep { "kept" } else { "none" };
+    if !record.buffer.state.is(rest) {
+        problems.push(format!(
+            "the buffer is {} after the cycle",
+            record.buffer.state
+        ));
+    }
+    problems
+}
