@@ -142,15 +142,19 @@ impl Board {
     }
 
     fn swap(&self, index: usize, generation: u64, from: u64, me: u8) -> Option<Claim> {
-        let part = self.part.load(Ordering::Relaxed);
-        let len = self.len.load(Ordering::Relaxed);
-        let begin = index.checked_mul(part).filter(|&begin| begin < len)?;
+        let job = Job {
+            offset: 0,
+            len: self.len.load(Ordering::Relaxed),
+            part: self.part.load(Ordering::Relaxed),
+            parts: PARTS,
+        };
+        let (begin, len) = job.part(index)?;
         let claim = Claim {
             index,
             generation,
             dst: self.dst.load(Ordering::Relaxed).wrapping_add(begin),
             src: self.src.load(Ordering::Relaxed).wrapping_add(begin),
-            len: part.min(len - begin),
+            len,
             copy: self.copy.load(Ordering::Relaxed),
         };
         let word = self.parts.get(index)?;

@@ -261,15 +261,11 @@ mod tests {
             }
             trim(&memory, 1);
             // SAFETY: inside the mapping.
-            assert_eq!(
-                unsafe {
-                    (
-                        *(memory.start as *const u8),
-                        *((memory.start + memory.mapped - 1) as *const u8),
-                    )
-                },
-                (1, 0)
-            );
+            let (first, last) = unsafe {
+                let last = memory.start + memory.mapped - 1;
+                (*(memory.start as *const u8), *(last as *const u8))
+            };
+            assert_eq!((first, last), (1, 0));
             // SAFETY: nobody uses it any more.
             unsafe { unmap(&memory) }.unwrap();
         }

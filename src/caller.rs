@@ -1,79 +1,74 @@
 //! Who called the exported `mmap`? Asked once per matching request, without locks: frame pointers through our own frames
 //! (the workspace is built with them), then the object that the first foreign return address lies in.
 
-use crate::{maps, sys};
+use crate::{maps, own, sys};
 
 /// Most frames of ours between the exported symbol and here.
-const FRAMES: usize = 16;
-/// Our frames lie within this many bytes above the innermost one; nothing beyond is ever read.
-const REACH: usize = 2048;
+const FRAMES: usize = 24;
+/// Our frames lie within this many bytes above the innermost one (measured: 8 KiB); nothing beyond is ever read.
+const REACH: usize = 32 << 10;
 
-/// What is known about the caller.
-#[derive(Clone, Copy, Debug)]
-pub enum Caller {
-    /// Return address and load address of the object that the call came from.
-    Object(maps::Object),
-    /// The stack could not be walked, or the calling object is no file.
-    Unknown,
+/// The object that called into this library; `None` when the stack cannot be followed, or the call came from no file. Must
+/// be called from within the exported function, on its thread.
+#[inline(never)]
+pub fn find() -> Option<maps::Object> {
+    let own = own::memory();
+    let address = first_return_address_outside(|address| own.spans(address))?;
+    let [object] = maps::objects_of(&[address]);
+    object.filter(|object| object.hit.executable)
 }
 
-/// Finds the object that called into this library. Must be called from within the exported function, on its thread.
+/// Follows frame pointers for as long as they return into this library. Each pointer that is read was stored by a frame of
+/// ours; in a build without them the first one that makes no sense ends the walk.
 #[inline(never)]
-pub fn find() -> Caller {
-    let addresses = return_addresses();
-    let objects = maps::objects_of(&addresses);
-    let own = find as fn() -> Caller as usize;
-    let [own] = maps::objects_of(&[own]);
-    let Some(own) = own else {
-        return Caller::Unknown;
-    };
-    for (address, object) in addresses.iter().zip(objects) {
-        match object {
-            _ if *address == 0 => break,
-            Some(object) if object.base == own.base => {}
-            Some(object) if object.hit.executable => return Caller::Object(object),
-            _ => break,
+fn first_return_address_outside(is_own: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut frame = frame_pointer();
+    let lowest = frame;
+    let here = &raw const frame as usize;
+    if lowest < here.saturating_sub(4096) || lowest > here + REACH {
+        return None;
+    }
+    for _ in 0..FRAMES {
+        if !frame.is_multiple_of(align_of::<usize>()) || frame - lowest > REACH {
+            return None;
         }
-    }
-    Caller::Unknown
-}
-
-/// Return addresses of the innermost frames; zeros where the chain of frame pointers ends or makes no sense.
-#[inline(never)]
-fn return_addresses() -> [usize; FRAMES] {
-    let mut found = [0usize; FRAMES];
-    let mut frame: usize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads a register.
-    unsafe {
-        core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a register.
-    unsafe {
-        core::arch::asm!("mov {}, x29", out(reg) frame, options(nomem, nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        frame = 0;
-    }
-    let lowest = &raw const found as usize;
-    for slot in &mut found {
-        let in_reach =
-            frame >= lowest.saturating_sub(REACH) && frame < lowest.saturating_add(REACH);
-        if frame % core::mem::align_of::<usize>() != 0 || !in_reach {
-            break;
-        }
-        // SAFETY: the two words at a frame pointer within our own frames, which lie within REACH of a local of the
-        // innermost one; the frames of the program above are larger than that (thread start, or main and its arguments).
+        // SAFETY: the two words at a frame pointer that a frame of ours stored, within REACH of the innermost one.
         let [next, back] = unsafe { *(frame as *const [usize; 2]) };
-        *slot = back;
+        if !is_own(back) {
+            return Some(back);
+        }
         if next <= frame {
-            break;
+            return None;
         }
         frame = next;
     }
-    found
+    None
+}
+
+#[inline(always)]
+fn frame_pointer() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let frame: usize;
+        // SAFETY: reads a register.
+        unsafe {
+            core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags))
+        };
+        frame
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let frame: usize;
+        // SAFETY: reads a register.
+        unsafe {
+            core::arch::asm!("mov {}, x29", out(reg) frame, options(nomem, nostack, preserves_flags))
+        };
+        frame
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        0
+    }
 }
 
 /// Whether the calling thread has the name of the driver's restore thread: `cuda` and hex digits.
@@ -119,10 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn return_addresses_lie_in_executable_mappings() {
-        let addresses = return_addresses();
-        assert_ne!(addresses[0], 0);
-        let objects = maps::objects_of(&addresses);
-        assert!(objects[0].unwrap().hit.executable);
+    fn the_walk_ends_at_the_first_address_that_is_not_ours() {
+        // In a test program everything is "ours" but what the condition says: the first caller.
+        let address = first_return_address_outside(|_| false).unwrap();
+        let [object] = maps::objects_of(&[address]);
+        assert!(object.unwrap().hit.executable);
+        // Whatever the frames of the test runner hold, the walk ends.
+        let _ = first_return_address_outside(|_| true);
     }
 }

@@ -46,10 +46,7 @@ impl Config {
     /// Takes option number `index` of [`OPTIONS`]; false when the value is not understood (and nothing was changed).
     fn take(&mut self, index: usize, value: &[u8]) -> bool {
         match index {
-            0 => set(
-                &mut self.mode,
-                parse_word(value, &Mode::ALL[..], Mode::word),
-            ),
+            0 => set(&mut self.mode, parse_word(value, Mode::ALL, Mode::word)),
             1 => set(&mut self.threads, parse_threads(value)),
             2 => set(
                 &mut self.pages,

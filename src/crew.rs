@@ -334,7 +334,7 @@ unsafe extern "C" fn helper(argument: usize) -> ! {
         } else {
             sys::sched_yield();
         }
-        if idle % LOOKS == 0 {
+        if idle.is_multiple_of(LOOKS) {
             let why = CREW.leave();
             if why != End::Running {
                 CREW.say_left(why);

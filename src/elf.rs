@@ -13,7 +13,6 @@ pub trait Memory {
     }
 }
 
-const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
@@ -108,14 +107,6 @@ fn program_headers<M: Memory>(
             align: field(48)?,
         })
     }))
-}
-
-/// Highest address after any PT_LOAD of the image at `base`.
-pub fn end_of_image<M: Memory>(memory: &M, base: usize) -> Option<usize> {
-    program_headers(memory, base)?
-        .filter(|header| header.kind == PT_LOAD)
-        .map(|header| base.wrapping_add(header.vaddr).wrapping_add(header.memsz))
-        .max()
 }
 
 /// Copies the GNU build id of the image at `base` to `out` and returns its length; longer ids are cut.
@@ -263,7 +254,7 @@ impl<'m, M: Memory> Image<'m, M> {
             }
             let offset = u64::from_ne_bytes(self.memory.word(at)?) as usize;
             let address = self.base.wrapping_add(offset);
-            (address % 8 == 0).then_some(SlotPlace {
+            address.is_multiple_of(8).then_some(SlotPlace {
                 address,
                 relro: self.relro.contains(address),
             })

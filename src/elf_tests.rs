@@ -1,6 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
+const PT_LOAD: u32 = 1;
+
 /// A file as if it were mapped at `base` with offsets equal to addresses.
 struct Bytes {
     base: usize,
@@ -134,7 +136,6 @@ fn the_build_id_is_read_from_the_note() {
     let bytes = image(&[], 0, true);
     assert_eq!(build_id(&bytes, BASE, &mut out), Some(20));
     assert_eq!(out[..20], [0xab; 20]);
-    assert_eq!(end_of_image(&bytes, BASE), Some(BASE + 0x4000));
 }
 
 #[test]
@@ -162,7 +163,6 @@ proptest! {
         }
         let mut out = [0u8; 32];
         let _ = build_id(&bytes, BASE, &mut out);
-        let _ = end_of_image(&bytes, BASE);
         if let Some(image) = Image::parse(&bytes, BASE) {
             let _ = image.slot("memcpy");
             let _ = image.is_named("libcuda.so.1");

@@ -168,13 +168,6 @@ fn recheck_one(holding: &Holding, libcuda: &Libcuda) -> SlotState {
     libcuda.swap_in(holding, address, ours)
 }
 
-/// Whether any slot is held.
-pub fn any_held() -> bool {
-    HOLDINGS
-        .iter()
-        .any(|holding| holding.address.load(Ordering::Acquire) != 0)
-}
-
 /// Whether the held slots still hold ours.
 pub fn intact() -> bool {
     HOLDINGS.iter().all(|holding| {
@@ -219,12 +212,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_program_is_no_libcuda_and_has_no_held_slot() {
-        let here = this_program_is_no_libcuda_and_has_no_held_slot as fn() as usize;
+    fn this_program_is_no_libcuda_and_has_no_slot() {
+        let here = this_program_is_no_libcuda_and_has_no_slot as fn() as usize;
         let [object] = maps::objects_of(&[here]);
         assert!(Libcuda::at(object.unwrap().base).is_none());
         assert!(Libcuda::search().is_none());
-        assert!(!any_held() && intact());
+        assert!(intact());
         assert_eq!(next(Slot::Memcpy), None);
     }
 }

@@ -13,28 +13,31 @@
 //! Where to look: [`hooks`] is what others call; [`cycle`] is what happens then; [`crew`] and [`board`] are the threads and
 //! their protocol (docs/crew.md); [`record`] is what a tool sees.
 #![warn(missing_docs)]
+// Without the exports nothing calls most of it: the rlib for benches, and the tests of single modules.
+#![cfg_attr(any(test, not(feature = "preload")), allow(dead_code))]
 
-pub mod board;
-pub mod buffer;
-pub mod caller;
-pub mod cgroup;
-pub mod config;
-pub mod copy;
-pub mod cpus;
-pub mod crew;
-pub mod cycle;
-pub mod elf;
-pub mod exclusive;
-pub mod got;
-pub mod guard;
-pub mod hooks;
-pub mod maps;
-pub mod phase;
-pub mod prefault;
-pub mod record;
-pub mod region;
-pub mod report;
-pub mod request;
-pub mod startup;
-pub mod sys;
-pub mod text;
+mod board;
+mod buffer;
+mod caller;
+mod cgroup;
+mod config;
+mod copy;
+mod cpus;
+mod crew;
+mod cycle;
+mod elf;
+mod exclusive;
+mod got;
+mod guard;
+mod hooks;
+mod maps;
+mod own;
+mod phase;
+mod prefault;
+mod record;
+mod region;
+mod report;
+mod request;
+mod startup;
+mod sys;
+mod text;

@@ -255,10 +255,8 @@ mod tests {
     fn resident(start: usize, len: usize) -> usize {
         let mut vector = vec![0u8; len / SMALL];
         // SAFETY: the vector has a byte per page of the mapping.
-        assert_eq!(
-            unsafe { libc::mincore(start as *mut _, len, vector.as_mut_ptr()) },
-            0
-        );
+        let status = unsafe { libc::mincore(start as *mut _, len, vector.as_mut_ptr()) };
+        assert_eq!(status, 0);
         vector.iter().filter(|&&page| page & 1 != 0).count() * SMALL
     }
 

@@ -4,8 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use cudasnap_wire::{Mode, Record, Slot, SlotState, Step};
 
-use crate::maps::ObjectMemory;
-use crate::{elf, sys};
+use crate::{own, sys};
 
 const fn version_part(text: &str) -> u32 {
     let bytes = text.as_bytes();
@@ -77,26 +76,12 @@ pub fn buffer(state: BufferState, address: usize, length: usize, mapped: usize) 
     });
 }
 
-extern "C" {
-    /// First byte of this library as it is mapped; the linker defines it.
-    static __ehdr_start: u8;
-}
-
-/// Build id of the text that runs now.
-fn build_id_of_text() -> [u8; cudasnap_wire::BUILD_ID_BYTES] {
-    let mut id = [0; cudasnap_wire::BUILD_ID_BYTES];
-    let base = &raw const __ehdr_start as usize;
-    let memory = ObjectMemory::of(base);
-    let _ = elf::build_id(&memory, base, &mut id);
-    id
-}
-
 /// Writes identity: the constructor's part. Written words make the page private, so that a process checkpointer moves it as
 /// data and does not map it anew from the file.
 pub fn identify() {
     let record = get();
     record.pid.store(sys::getpid(), Relaxed);
-    for (cell, byte) in record.build_id.iter().zip(build_id_of_text()) {
+    for (cell, byte) in record.build_id.iter().zip(own::build_id()) {
         cell.store(byte, Relaxed);
     }
 }
@@ -104,7 +89,7 @@ pub fn identify() {
 /// Whether the text that runs is of the build that this data comes from. It is not when the process was moved to a host
 /// that has another build of the library at the same path.
 pub fn text_is_ours() -> bool {
-    let text = build_id_of_text();
+    let text = own::build_id();
     let data = &get().build_id;
     data.iter()
         .zip(text)

@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_cut_and_said() {
         let mut text = Text::<8>::new();
-        write!(text, "{}-{}", 12, "abc").unwrap();
+        write!(text, "{}-abc", 12).unwrap();
         assert_eq!(text.as_bytes(), b"12-abc");
         assert!(!text.is_cut());
-        write!(text, "defg").unwrap();
+        text.push(b"defg");
         assert_eq!(text.as_bytes(), b"12-abcde");
         assert!(text.is_cut());
         text.truncate(2);

@@ -93,8 +93,8 @@ mod x86 {
         let extended = __cpuid_count(7, 0);
         let clflushopt = extended.ebx & (1 << 23) != 0;
         let osxsave = basic.ecx & (1 << 27) != 0;
-        // SAFETY: only with OSXSAVE is xgetbv there.
         let state = if osxsave {
+            // SAFETY: only with OSXSAVE is xgetbv there.
             unsafe { enabled_state() }
         } else {
             0

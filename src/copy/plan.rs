@@ -23,12 +23,17 @@ pub struct Job {
 }
 
 impl Job {
-    /// Offset (in the copy) and length of part `index`.
-    pub const fn part(&self, index: usize) -> (usize, usize) {
-        let begin = index * self.part;
+    /// Offset (in the copy) and length of part `index`; `None` behind the end.
+    pub const fn part(&self, index: usize) -> Option<(usize, usize)> {
+        let Some(begin) = index.checked_mul(self.part) else {
+            return None;
+        };
+        if begin >= self.len {
+            return None;
+        }
         let rest = self.len - begin;
         let len = if rest < self.part { rest } else { self.part };
-        (self.offset + begin, len)
+        Some((self.offset + begin, len))
     }
 }
 
@@ -78,12 +83,13 @@ mod tests {
                 prop_assert!(job.parts >= 1 && job.parts <= PARTS);
                 prop_assert_eq!(job.offset, next);
                 for index in 0..job.parts {
-                    let (offset, part) = job.part(index);
+                    let (offset, part) = job.part(index).unwrap();
                     prop_assert_eq!(offset, next);
-                    prop_assert!(part >= 1 && part <= PART);
+                    prop_assert!((1..=PART).contains(&part));
                     prop_assert_eq!(offset % GRAIN, 0);
                     next += part;
                 }
+                prop_assert_eq!(job.part(job.parts), None);
             }
             prop_assert_eq!(next, len);
         }

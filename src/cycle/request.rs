@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use cudasnap_wire::{Direction, End, Mode, PageKind, Slot, SlotState, Step};
 
 use crate::buffer::{self, Memory};
-use crate::caller::{self, Caller};
+use crate::caller;
 use crate::config::Config;
 use crate::cpus::{self, Use};
 use crate::crew::{First, CREW, STACKS};
@@ -21,10 +21,8 @@ use super::State;
 
 /// Finds the libcuda that a matching `mmap` came from; `None` when it is somebody else's call.
 pub fn find_libcuda() -> Option<Libcuda> {
-    if let Caller::Object(object) = caller::find() {
-        if let Some(libcuda) = Libcuda::at(object.base) {
-            return Some(libcuda);
-        }
+    if let Some(libcuda) = caller::find().and_then(|object| Libcuda::at(object.base)) {
+        return Some(libcuda);
     }
     // Another preload may stand between libcuda and us, or the frames say nothing.
     if !caller::is_restore_thread() {
