@@ -226,6 +226,7 @@ impl Crew {
             0..4096 => core::hint::spin_loop(),
             // Its CPU may be ours, or somebody has stopped it: the kernel wakes this when the helper dies.
             4096..8192 => sys::sched_yield(),
+            _ if is_gone(tid, id) => {}
             _ => sys::futex_wait(tid, id, 200_000),
         }
         None
@@ -262,7 +263,7 @@ impl Crew {
         for tid in &self.tids {
             loop {
                 let id = tid.load(Ordering::Acquire);
-                if id == 0 || sys::now_ns() >= deadline {
+                if id == 0 || is_gone(tid, id) || sys::now_ns() >= deadline {
                     break;
                 }
                 sys::futex_wait(tid, id, 1_000_000);
@@ -343,6 +344,15 @@ unsafe extern "C" fn helper(argument: usize) -> ! {
         }
     }
     sys::exit_thread()
+}
+
+/// Whether a helper does not exist, though the kernel has not cleared its id: then it is cleared here.
+fn is_gone(tid: &AtomicU32, id: u32) -> bool {
+    let gone = !sys::thread_exists(sys::getpid(), id);
+    if gone {
+        let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+    gone
 }
 
 /// Names a helper `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.

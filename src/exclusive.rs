@@ -23,15 +23,24 @@ impl<T> Exclusive<T> {
         }
     }
 
-    /// The value for a thread of process `pid`, unless another thread of it uses it. A use that was copied into this
-    /// process by fork has no user here and is taken over.
+    /// The value for a thread of process `pid`, unless any thread uses it.
     pub fn try_use(&self, pid: u32) -> Option<Guard<'_, T>> {
+        self.take(0, pid)
+    }
+
+    /// The same, also from a user of another process: a use that was copied here by fork has no user in this one. Not for a
+    /// process that shares its memory with the user's (vfork).
+    pub fn try_use_after_fork(&self, pid: u32) -> Option<Guard<'_, T>> {
         let user = self.user.load(Ordering::Relaxed);
         if user == pid {
             return None;
         }
+        self.take(user, pid)
+    }
+
+    fn take(&self, from: u32, pid: u32) -> Option<Guard<'_, T>> {
         self.user
-            .compare_exchange(user, pid, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(from, pid, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         Some(Guard { owner: self })
     }
@@ -72,7 +81,9 @@ mod tests {
         let value = Exclusive::new(7);
         let first = value.try_use(10).unwrap();
         assert!(value.try_use(10).is_none());
-        let child = value.try_use(11);
+        assert!(value.try_use(11).is_none());
+        assert!(value.try_use_after_fork(10).is_none());
+        let child = value.try_use_after_fork(11);
         assert_eq!(child.as_deref(), Some(&7));
         drop(child);
         drop(first);

@@ -95,9 +95,12 @@ impl Prefault {
         self.units.store(len.div_ceil(unit), Ordering::Release);
     }
 
-    /// Sets the range to nothing.
+    /// Sets the range to nothing, and the account too.
     pub fn disarm(&self) {
         self.units.store(0, Ordering::Release);
+        self.slow.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.finished_ns.store(0, Ordering::Relaxed);
     }
 
     /// Tells that copies have come up to `offset`: what lies before needs no touch.

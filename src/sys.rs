@@ -138,6 +138,14 @@ pub fn gettid() -> u32 {
     unsafe { call6(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) }.unwrap_or(0) as u32
 }
 
+/// Whether thread `tid` of process `pid` exists. A process checkpointer may bring a process back without a thread that it
+/// did not know; nobody has cleared that thread's id.
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let result = unsafe { call6(libc::SYS_tgkill, pid as usize, tid as usize, 0, 0, 0, 0) };
+    result != Err(libc::ESRCH)
+}
+
 fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -97,13 +97,16 @@ impl State {
         CREW.prefault.disarm();
     }
 
-    /// Unmaps memory that the driver has let go. While a stopped helper may still touch it, only its pages are freed.
+    /// Unmaps memory that nobody but a helper could still touch. While a stopped one lives, its stack and the addresses that
+    /// it may prefault stay, and only the buffer's pages are freed.
     fn dispose(&mut self, memory: Memory) -> sys::SysResult {
         if CREW.alive() == 0 {
             // SAFETY: the driver has let it go and no helper lives.
             return unsafe { crate::buffer::unmap(&memory) };
         }
-        crate::buffer::hollow(memory.start, memory.mapped);
+        if let Some(stacks) = memory.stacks() {
+            crate::buffer::hollow(memory.start, stacks - memory.start);
+        }
         if let Some(place) = self.hollows.iter_mut().find(|place| place.is_none()) {
             *place = Some(memory);
         }
@@ -124,10 +127,16 @@ impl State {
     }
 }
 
-/// The state for the calling thread; `None` while another thread of the process uses it. What fork brought along from
-/// another process is forgotten: its helpers do not exist here.
+/// The state for the calling thread; `None` while another thread uses it, or when it is another process's: in a child of
+/// fork it is the parent's copy, in a child of vfork the parent's own.
 fn enter(pid: u32) -> Option<Guard<'static, State>> {
-    let mut state = STATE.try_use(pid)?;
+    STATE.try_use(pid).filter(|state| state.pid == pid)
+}
+
+/// The state for a request of this process. What fork brought along from another process is forgotten: its helpers do not
+/// exist here.
+fn enter_anew(pid: u32) -> Option<Guard<'static, State>> {
+    let mut state = STATE.try_use_after_fork(pid)?;
     if state.pid != pid {
         *state = State {
             pid,

@@ -2,14 +2,15 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{End, Step};
+use cudasnap_wire::{End, PageKind, Step};
 
+use crate::buffer::{self, Memory};
 use crate::config::Config;
 use crate::crew::CREW;
 use crate::got::{self, Libcuda};
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
-use crate::{buffer, phase, report, sys};
+use crate::{phase, report, sys};
 
 use super::State;
 
@@ -132,6 +133,11 @@ impl State {
         self.end_phase(End::Unmapped);
         let memory = self.memory;
         self.leave(region);
+        let behind = len.saturating_sub(region.mapped);
+        if behind > 0 {
+            // SAFETY: the driver's own range, beyond what is ours.
+            let _ = unsafe { sys::munmap(region.start + region.mapped, behind) };
+        }
         let result = match memory {
             Some(memory) if config.keep && len.next_multiple_of(4096) == region.page_len() => {
                 self.keep(memory, region.len, config.keep_max);
@@ -151,15 +157,15 @@ impl State {
         if !region::any() {
             free_slots();
         }
-        self.dispose(buffer::Memory {
+        self.dispose(Memory {
             start: region.start,
             mapped: region.mapped,
-            pages: cudasnap_wire::PageKind::Thp,
+            pages: PageKind::Thp,
             tail: true,
         })
     }
 
-    fn keep(&mut self, memory: buffer::Memory, len: usize, keep_max: u64) {
+    fn keep(&mut self, memory: Memory, len: usize, keep_max: u64) {
         let limit = if keep_max == 0 {
             len as u64
         } else {
@@ -196,11 +202,14 @@ impl State {
             self.end_phase(End::Disturbed);
         }
         self.leave(region);
-        let tail = region.start + region.page_len();
-        let tail_len = region.mapped - region.page_len();
-        if region.origin == Origin::WithTail && tail_len > 0 && CREW.alive() == 0 {
-            // SAFETY: ours alone; no helper lives on it.
-            let _ = unsafe { sys::munmap(tail, tail_len) };
+        let tail = Memory {
+            start: region.start + region.page_len(),
+            mapped: region.mapped - region.page_len(),
+            pages: PageKind::Thp,
+            tail: false,
+        };
+        if region.origin == Origin::WithTail && tail.mapped > 0 {
+            let _ = self.dispose(tail);
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn answer(
     if mode == Mode::Off {
         return pass();
     }
-    let Some(mut state) = super::enter(pid) else {
+    let Some(mut state) = super::enter_anew(pid) else {
         record::step(Step::SecondBuffer);
         return pass();
     };
@@ -162,7 +162,9 @@ impl State {
         }
         if request.slots.unmaps {
             self.keep_track(&memory, request);
-            self.recruit();
+            if !CREW.prefault.is_done() {
+                self.recruit();
+            }
         } else {
             record::step(Step::NoMunmapSlot);
             self.prefault_before_answer();
