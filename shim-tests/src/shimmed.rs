@@ -1,0 +1,180 @@
+//! Programs under the shim on the simulated driver, with the record at hand: what the tests of the shim are written with.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cudasnap_cli::observe::{threads, Holdings};
+use cudasnap_cli::record::Located;
+use cudasnap_cli::target::Target;
+use cudasnap_cli::view::{PhaseView, RecordView};
+use cudasnap_wire::Step;
+
+use crate::leaks::{Growth, HELPER};
+use crate::simdriver::{repository, App, Control, SimDriver};
+
+/// The library that the tests are about: built by `cargo build --release` before them, or named by `CUDASNAP_LIB`.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn library() -> PathBuf {
+    if let Some(path) = std::env::var_os("CUDASNAP_LIB") {
+        return path.into();
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+    let path = target.join("release/libcudasnap.so");
+    assert!(path.exists(), "{} is missing: cargo build --release -p cudasnap", path.display());
+    path
+}
+
+/// `simapp` under the shim, and its record.
+#[derive(Debug)]
+pub struct Shimmed {
+    /// The simulated driver it runs on.
+    pub driver: SimDriver,
+    /// The program.
+    pub app: App,
+    record: Located,
+    before: Holdings,
+}
+
+impl Shimmed {
+    /// Starts `simapp` with these arguments and environment.
+    ///
+    /// # Panics
+    /// When it does not start, or the shim is not in it.
+    #[must_use]
+    pub fn start(driver: &SimDriver, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let library = library();
+        let mut environment = environment.to_vec();
+        let library = library.to_str().expect("a path that is text");
+        // Another preload goes behind the shim, as it would where a site preloads something already.
+        let behind = environment.iter().position(|(name, _)| *name == "LD_PRELOAD");
+        let preload = match behind {
+            Some(at) => format!("{library}:{}", environment.remove(at).1),
+            None => library.to_string(),
+        };
+        environment.push(("LD_PRELOAD", &preload));
+        let app = driver.app(arguments, &environment);
+        let target = Target::new(app.pid() as i32);
+        let record = Located::find(target).expect("the shim's record");
+        let before = Holdings::of(target).expect("the program's holdings");
+        Shimmed { driver: driver.clone(), app, record, before }
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        Target::new(self.app.pid() as i32)
+    }
+
+    /// The record's place, for its control words.
+    #[must_use]
+    pub fn located(&self) -> &Located {
+        &self.record
+    }
+
+    /// The record now.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    #[must_use]
+    pub fn record(&self) -> RecordView {
+        self.record.read().expect("the record")
+    }
+
+    /// The last phase in this direction.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn last(&self, direction: &str) -> PhaseView {
+        self.record().last(direction).expect("a phase").clone()
+    }
+
+    /// A step of the driver.
+    #[must_use]
+    pub fn control(&self, action: &str) -> Control {
+        self.driver.control(action, self.app.pid(), &[])
+    }
+
+    /// A step of the driver that must succeed.
+    ///
+    /// # Panics
+    /// With the driver's words when it does not.
+    pub fn must(&self, action: &str) {
+        let done = self.control(action);
+        assert_eq!(done.code, 0, "{action}: {} {}", done.stdout, done.stderr);
+    }
+
+    /// A whole cycle, after which the contents must be right.
+    ///
+    /// # Panics
+    /// When a step fails or a word is wrong.
+    pub fn cycle(&mut self) {
+        for action in ["lock", "checkpoint", "restore", "unlock"] {
+            self.must(action);
+        }
+        assert_eq!(self.app.wrong_words(), 0);
+    }
+
+    /// How its holdings changed since its start.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    #[must_use]
+    pub fn growth(&self) -> Growth {
+        let after = Holdings::of(self.target()).expect("the program's holdings");
+        Growth::between(&self.before, &after)
+    }
+
+    /// Names of the shim's threads that live.
+    ///
+    /// # Panics
+    /// When the process cannot be looked into.
+    #[must_use]
+    pub fn helpers(&self) -> Vec<String> {
+        let all = threads(self.target()).expect("its threads");
+        all.into_iter().map(|thread| thread.name).filter(|name| name.starts_with(HELPER)).collect()
+    }
+
+    /// Waits until no helper lives.
+    ///
+    /// # Panics
+    /// When one still lives after `limit`.
+    pub fn expect_no_helper_after(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while !self.helpers().is_empty() {
+            assert!(Instant::now() < deadline, "{:?} after {limit:?}", self.helpers());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// How often a step down was taken.
+    #[must_use]
+    pub fn steps(&self, step: Step) -> u32 {
+        self.record().steps(step)
+    }
+
+    /// All steps down that were taken, but for those named: a test that expects none says so with `&[]`.
+    #[must_use]
+    pub fn steps_but(&self, expected: &[Step]) -> Vec<(String, u32)> {
+        let words: Vec<&str> = expected.iter().map(|step| step.word()).collect();
+        let taken = self.record().counters.steps;
+        let others = taken.into_iter().filter(|step| !words.contains(&step.name) && step.value > 0);
+        others.map(|step| (step.name.to_string(), step.value)).collect()
+    }
+
+    /// A line of `/proc/PID/smaps` for the mapping that begins at `address`: `AnonHugePages`, `VmFlags`, ...
+    ///
+    /// # Panics
+    /// When there is no such mapping, or no such line.
+    #[must_use]
+    pub fn smaps(&self, address: u64, key: &str) -> String {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps", self.app.pid())).expect("smaps");
+        let mut lines = text.lines().skip_while(|line| !line.starts_with(&format!("{address:x}-")));
+        assert!(lines.next().is_some(), "no mapping begins at {address:x}");
+        let line = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.expect("the line").trim().to_string()
+    }
+}

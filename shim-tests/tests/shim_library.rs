@@ -1,0 +1,125 @@
+//! The library as a file, and in programs that have nothing to do with CUDA.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use cudasnap_shim_tests::shimmed::library;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::{elf, Endianness, Object, ObjectSymbol};
+
+/// The newest version of glibc that the library may need when it is built where this runs (Debian 12: 2.36). Releases are
+/// built with a lower floor.
+const GLIBC_FLOOR: (u32, u32) = (2, 36);
+const EXPORTS: [&str; 3] = ["cudasnap_record", "mmap", "mmap64"];
+const NEEDED: [&str; 2] = ["ld-linux-x86-64.so.2", "libc.so.6"];
+
+fn exported(path: &Path) -> Vec<String> {
+    let bytes = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    let mut names: Vec<String> = defined.map(|symbol| symbol.name().unwrap().to_string()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn it_exports_what_is_written_down_and_needs_no_more() {
+    assert_eq!(exported(&library()), EXPORTS);
+    let bytes = std::fs::read(library()).unwrap();
+    let header = elf::FileHeader64::<Endianness>::parse(&*bytes).unwrap();
+    let endian = header.endian().unwrap();
+    let mut needed = Vec::new();
+    let sections = header.sections(endian, &*bytes).unwrap();
+    let (entries, link) = sections.dynamic(endian, &*bytes).unwrap().unwrap();
+    let strings = sections.strings(endian, &*bytes, link).unwrap();
+    for entry in entries.iter().filter(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED)) {
+        needed.push(String::from_utf8(entry.string(endian, strings).unwrap().to_vec()).unwrap());
+    }
+    needed.sort();
+    assert_eq!(needed, NEEDED);
+    let headers = header.program_headers(endian, &*bytes).unwrap();
+    assert!(headers.iter().any(|header| header.p_type(endian) == elf::PT_GNU_RELRO));
+}
+
+#[test]
+fn it_needs_no_newer_glibc_than_is_written_down() {
+    let bytes = std::fs::read(library()).unwrap();
+    let header = elf::FileHeader64::<Endianness>::parse(&*bytes).unwrap();
+    let endian = header.endian().unwrap();
+    let sections = header.sections(endian, &*bytes).unwrap();
+    let (mut needs, link) = sections.gnu_verneed(endian, &*bytes).unwrap().unwrap();
+    let strings = sections.strings(endian, &*bytes, link).unwrap();
+    let mut seen = 0;
+    while let Some((_, mut versions)) = needs.next().unwrap() {
+        while let Some(version) = versions.next().unwrap() {
+            let name = String::from_utf8_lossy(version.name(endian, strings).unwrap()).into_owned();
+            let number = name.strip_prefix("GLIBC_").unwrap_or_else(|| panic!("{name}: a private version"));
+            let mut parts = number.split('.').map(|part| part.parse::<u32>().expect(&name));
+            let wanted = (parts.next().unwrap(), parts.next().unwrap());
+            assert!(wanted <= GLIBC_FLOOR, "{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+/// An executable or library that exported `mmap` by mistake would interpose itself.
+#[test]
+fn nothing_else_that_is_built_exports_mmap() {
+    let folder = library().parent().unwrap().to_path_buf();
+    let mut looked = 0;
+    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+        let path = entry.path();
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        if !bytes.starts_with(b"\x7fELF") || path.file_name() == library().file_name() {
+            continue;
+        }
+        assert!(!exported(&path).iter().any(|name| name == "mmap"), "{}", path.display());
+        looked += 1;
+    }
+    assert!(looked >= 1, "no other program in {}", folder.display());
+}
+
+fn run(script: &str, preload: bool) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env_remove("LD_PRELOAD");
+    if preload {
+        command.env("LD_PRELOAD", library());
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn programs_without_cuda_behave_as_before() {
+    let scripts = [
+        "echo out; echo err >&2; exit 3",
+        "python3 -c 'import threading,mmap; m=mmap.mmap(-1, 1<<26); m[5]=7; print(m[5]); t=threading.Thread(target=print, args=(1,)); t.start(); t.join()'",
+        "python3 -c 'import multiprocessing as m; p=m.get_context(\"fork\").Pool(2); print(p.map(abs, [-1,-2]))'",
+        "echo 'int main(void){return 4;}' >/tmp/cudasnap-c-$$.c && cc -o /tmp/cudasnap-c-$$ /tmp/cudasnap-c-$$.c; /tmp/cudasnap-c-$$; s=$?; rm -f /tmp/cudasnap-c-$$*; exit $s",
+        "git --version; perl -e 'print \"x\\n\"'; env | grep -c PATH",
+        "nvidia-smi-that-is-not-there",
+    ];
+    for script in scripts {
+        let (plain, shimmed) = (run(script, false), run(script, true));
+        assert_eq!(plain.status.code(), shimmed.status.code(), "{script}");
+        assert_eq!(plain.stdout, shimmed.stdout, "{script}");
+        assert_eq!(plain.stderr, shimmed.stderr, "{script}");
+    }
+}
+
+#[test]
+fn a_program_without_cuda_has_no_thread_and_no_descriptor_of_ours() {
+    let script = "ls /proc/self/task | wc -l; ls /proc/self/fd | wc -l";
+    assert_eq!(run(script, true).stdout, run(script, false).stdout);
+}
+
+/// Address space that the library takes in an idle program: its own segments, nothing reserved.
+#[test]
+fn the_idle_footprint_is_small() {
+    let script = "sed -n 's/^VmSize:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/self/status";
+    let size = |preload| -> i64 {
+        String::from_utf8(run(script, preload).stdout).unwrap().trim().parse().unwrap()
+    };
+    let taken = size(true) - size(false);
+    assert!(taken < 16 << 10, "{taken} KiB");
+}
