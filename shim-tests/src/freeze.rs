@@ -28,6 +28,7 @@ struct Stopped {
 /// All of it must happen on the thread that made it: ptrace knows the tracing thread, not its process.
 #[derive(Debug)]
 pub struct Freeze {
+    pid: i32,
     restore_thread: i32,
     stopped: Vec<Stopped>,
     not_send: PhantomData<*const ()>,
@@ -37,6 +38,7 @@ impl Freeze {
     /// Stops all threads of the process. `restore_thread` must be one of them.
     pub fn new(pid: i32, restore_thread: i32) -> io::Result<Self> {
         let mut freeze = Freeze {
+            pid,
             restore_thread,
             stopped: Vec::new(),
             not_send: PhantomData,
@@ -106,8 +108,12 @@ impl Freeze {
 impl Drop for Freeze {
     fn drop(&mut self) {
         for stopped in &self.stopped {
-            // A thread that was killed meanwhile needs no release.
-            let _ = request(libc::PTRACE_DETACH, stopped.tid, stopped.signal);
+            let released = request(libc::PTRACE_DETACH, stopped.tid, stopped.signal);
+            // A thread that was killed meanwhile is not released but waited for: its process cannot end before its tracer has
+            // seen that. The first thread is left to whoever waits for the process.
+            if released.is_err() && stopped.tid != self.pid {
+                let _ = wait_stop(stopped.tid);
+            }
         }
     }
 }

@@ -9,5 +9,6 @@ pub mod freeze;
 pub mod host;
 pub mod leaks;
 pub mod run;
+pub mod sim;
 pub mod table;
 pub mod watchdog;

@@ -95,23 +95,7 @@ fn table(out: &mut String, result: &RunResult) -> std::fmt::Result {
         "{:<9}{:>7}{:>9}{:>21}{:>21}{:>9}  contents",
         "arm", "cycle", "lock s", "checkpoint s (GB/s)", "restore s (GB/s)", "unlock s"
     )?;
-    for arm in &result.arms {
-        for (number, row) in arm.rows.iter().enumerate() {
-            let contents = match row.wrong_words {
-                0 => "right".to_owned(),
-                wrong => format!("{wrong} WRONG WORDS"),
-            };
-            let cycle = (number + 1).to_string();
-            line(
-                out,
-                arm.arm,
-                &cycle,
-                &row.outcome.times,
-                result.bytes,
-                &contents,
-            )?;
-        }
-    }
+    rows(out, result)?;
     for arm in &result.arms {
         if let Some(times) = medians(arm) {
             line(out, arm.arm, "median", &times, result.bytes, "")?;
@@ -128,6 +112,27 @@ fn table(out: &mut String, result: &RunResult) -> std::fmt::Result {
     }
     for problem in &result.problems {
         writeln!(out, "PROBLEM {problem}")?;
+    }
+    Ok(())
+}
+
+fn rows(out: &mut String, result: &RunResult) -> std::fmt::Result {
+    for arm in &result.arms {
+        for (number, row) in arm.rows.iter().enumerate() {
+            let contents = match row.wrong_words {
+                0 => "right".to_owned(),
+                wrong => format!("{wrong} WRONG WORDS"),
+            };
+            let cycle = (number + 1).to_string();
+            line(
+                out,
+                arm.arm,
+                &cycle,
+                &row.outcome.times,
+                result.bytes,
+                &contents,
+            )?;
+        }
     }
     Ok(())
 }
