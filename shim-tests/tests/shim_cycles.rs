@@ -31,7 +31,10 @@ fn every_byte_goes_through_the_shim_and_the_record_says_so() {
     for cycle in 1..=3 {
         host.cycle();
         let record = host.record();
-        assert_eq!((record.counters.requests, record.counters.answered), (cycle, cycle));
+        assert_eq!(
+            (record.counters.requests, record.counters.answered),
+            (cycle, cycle)
+        );
         assert_eq!(record.counters.phases, 2 * cycle);
         for direction in ["checkpoint", "restore"] {
             let phase = host.last(direction);
@@ -45,7 +48,11 @@ fn every_byte_goes_through_the_shim_and_the_record_says_so() {
             assert!(phase.copies > 90 && phase.longest_wait_ns <= phase.waiting_ns);
         }
         let (checkpoint, restore) = (host.last("checkpoint"), host.last("restore"));
-        assert!(checkpoint.prefaulted > 0 && checkpoint.mmap_ns > 0 && checkpoint.first_copy_ns >= checkpoint.mmap_ns);
+        assert!(
+            checkpoint.prefaulted > 0
+                && checkpoint.mmap_ns > 0
+                && checkpoint.first_copy_ns >= checkpoint.mmap_ns
+        );
         assert!(restore.munmap_ns > 0 && restore.prefaulted == 0);
     }
     assert_eq!(host.steps_but(&[]), []);
@@ -77,8 +84,13 @@ fn between_the_phases_there_is_the_buffer_and_nothing_else() {
     assert_eq!(length, host.last("checkpoint").expected);
     assert!(record.buffer.mapped >= length && record.buffer.mapped <= length + 4 * MIB);
     let mappings = host.target().mappings().unwrap();
-    let buffer: Vec<_> = mappings.iter().filter(|mapping| mapping.start == address).collect();
-    let [buffer] = buffer[..] else { panic!("{buffer:?}") };
+    let buffer: Vec<_> = mappings
+        .iter()
+        .filter(|mapping| mapping.start == address)
+        .collect();
+    let [buffer] = buffer[..] else {
+        panic!("{buffer:?}")
+    };
     assert!(buffer.is_private_memory());
     assert_eq!(buffer.length(), record.buffer.mapped);
     assert_eq!(slot(&host, Slot::Memcpy), "held");
@@ -216,8 +228,13 @@ fn the_mode_can_be_changed_between_buffers_and_is_latched_with_one() {
 fn is_the_drivers_own(host: &Shimmed, address: u64, length: u64) -> bool {
     let flags = host.smaps(address, "VmFlags");
     let mappings = Target::mappings(&host.target()).unwrap();
-    let found = mappings.iter().find(|mapping| mapping.start == address).unwrap();
-    !flags.contains("hg") && !flags.contains("nh") && found.length() == length.next_multiple_of(4096)
+    let found = mappings
+        .iter()
+        .find(|mapping| mapping.start == address)
+        .unwrap();
+    !flags.contains("hg")
+        && !flags.contains("nh")
+        && found.length() == length.next_multiple_of(4096)
 }
 
 #[test]
@@ -227,7 +244,11 @@ fn observe_leaves_the_request_untouched_and_times_the_copies() {
     host.must("checkpoint");
     let record = host.record();
     assert!(record.buffer.state.is("observed"));
-    assert!(is_the_drivers_own(&host, record.buffer.address, record.buffer.length));
+    assert!(is_the_drivers_own(
+        &host,
+        record.buffer.address,
+        record.buffer.length
+    ));
     host.must("restore");
     host.must("unlock");
     assert_eq!(host.app.wrong_words(), 0);
@@ -236,7 +257,10 @@ fn observe_leaves_the_request_untouched_and_times_the_copies() {
     assert_eq!(record.counters.helpers_started, 0);
     for direction in ["checkpoint", "restore"] {
         let phase = host.last(direction);
-        assert!(phase.mode.is("observe") && phase.pages.is("driver") && phase.end.is("covered"), "{phase:?}");
+        assert!(
+            phase.mode.is("observe") && phase.pages.is("driver") && phase.end.is("covered"),
+            "{phase:?}"
+        );
         assert!(phase.copied == phase.expected && phase.copying_ns > 0);
     }
     assert!(host.last("restore").munmap_ns > 0);
@@ -253,7 +277,9 @@ fn off_does_nothing_at_all() {
     assert_eq!(slot(&host, Slot::Memcpy), "unknown");
     let large = |start: u64, end: u64| end - start > 150 * MIB;
     let mappings = host.target().mappings().unwrap();
-    let buffer = mappings.iter().find(|mapping| mapping.is_private_memory() && large(mapping.start, mapping.end));
+    let buffer = mappings
+        .iter()
+        .find(|mapping| mapping.is_private_memory() && large(mapping.start, mapping.end));
     let buffer = buffer.unwrap();
     assert!(is_the_drivers_own(&host, buffer.start, buffer.length()));
     host.must("restore");
@@ -266,10 +292,18 @@ fn off_does_nothing_at_all() {
 
 #[test]
 fn values_that_are_not_understood_mean_the_default_and_are_told() {
-    let options = [("CUDASNAP", "maybe"), ("CUDASNAP_THREADS", "-3"), ("CUDASNAP_REPORT", "here")];
+    let options = [
+        ("CUDASNAP", "maybe"),
+        ("CUDASNAP_THREADS", "-3"),
+        ("CUDASNAP_REPORT", "here"),
+    ];
     let mut host = start(&["64"], &options);
     let record = host.record();
-    let told: Vec<_> = record.complaints.iter().map(|it| (it.option.unwrap(), it.value.as_str())).collect();
+    let told: Vec<_> = record
+        .complaints
+        .iter()
+        .map(|it| (it.option.unwrap(), it.value.as_str()))
+        .collect();
     assert_eq!(told, options);
     assert!(record.options.mode.is("on") && record.options.threads == 0 && !record.options.report);
     host.cycle();
@@ -322,19 +356,34 @@ fn reports_are_written_when_the_buffer_is_unmapped() {
     host.must("unlock");
     host.cycle();
     let written = std::fs::read_to_string(&path).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
     std::fs::remove_file(&path).unwrap();
     assert_eq!(mode & 0o777, 0o600);
-    let lines: Vec<serde_json::Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let phases: Vec<_> = lines.iter().map(|line| (line["phase"].as_str().unwrap(), line["buffer"].as_u64())).collect();
+    let lines: Vec<serde_json::Value> = written
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let phases: Vec<_> = lines
+        .iter()
+        .map(|line| (line["phase"].as_str().unwrap(), line["buffer"].as_u64()))
+        .collect();
     assert_eq!(
         phases,
-        [("checkpoint", Some(1)), ("restore", Some(1)), ("checkpoint", Some(2)), ("restore", Some(2))]
+        [
+            ("checkpoint", Some(1)),
+            ("restore", Some(1)),
+            ("checkpoint", Some(2)),
+            ("restore", Some(2))
+        ]
     );
     for line in &lines {
         assert_eq!(line["copied"], line["bytes"]);
         assert_eq!(line["pid"], host.app.pid());
-        assert_eq!((&line["effective"], &line["end"]), (&true.into(), &"covered".into()));
+        assert_eq!(
+            (&line["effective"], &line["end"]),
+            (&true.into(), &"covered".into())
+        );
     }
     assert!(lines[1]["munmap_ns"].as_u64() > Some(0));
     assert_eq!(host.steps(Step::ReportFailed), 0);

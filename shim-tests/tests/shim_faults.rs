@@ -16,7 +16,11 @@ fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Shimmed {
 fn stock_codes(fault: &str, step: &str) -> (i32, String) {
     let driver = SimDriver::build(false);
     let app = driver.app(&["64"], &[("CUDASIM_FAULT", fault)]);
-    let before = if step == "restore" { &["lock", "checkpoint"][..] } else { &["lock"] };
+    let before = if step == "restore" {
+        &["lock", "checkpoint"][..]
+    } else {
+        &["lock"]
+    };
     for action in before {
         assert_eq!(driver.control(action, app.pid(), &[]).code, 0);
     }
@@ -53,7 +57,10 @@ fn a_driver_that_fails_in_mid_loop_leaves_no_thread_and_the_next_cycle_is_right(
                 }
                 host.cycle();
                 let phase = host.last("restore");
-                assert!(phase.end.is("covered") && phase.copied == phase.expected, "{fault}: {phase:?}");
+                assert!(
+                    phase.end.is("covered") && phase.copied == phase.expected,
+                    "{fault}: {phase:?}"
+                );
                 host.expect_no_helper_after(SOON);
             }
         }
@@ -86,7 +93,11 @@ fn what_the_driver_copies_by_itself_is_right_too() {
 
 #[test]
 fn a_pause_sends_the_crew_away_and_the_next_copy_brings_a_new_one() {
-    let environment = [("CUDASIM_DEVICES", "2"), ("CUDASIM_FAULT", "device-pause=50"), ("CUDASNAP_THREADS", "2")];
+    let environment = [
+        ("CUDASIM_DEVICES", "2"),
+        ("CUDASIM_FAULT", "device-pause=50"),
+        ("CUDASNAP_THREADS", "2"),
+    ];
     let mut host = start(&["64", "--devices", "2"], &environment);
     host.cycle();
     for direction in ["checkpoint", "restore"] {
@@ -120,7 +131,10 @@ fn with_full_relro_the_buffer_part_alone_works() {
         assert_eq!(host.helpers(), [""; 0]);
         let phase = host.last("checkpoint");
         // Everything was there before the driver got the address; its own memcpy then filled it.
-        assert!(phase.pages.is("thp") && phase.end.is("no-copy"), "{phase:?}");
+        assert!(
+            phase.pages.is("thp") && phase.end.is("no-copy"),
+            "{phase:?}"
+        );
         assert_eq!((phase.prefaulted, phase.copied), (phase.expected, 0));
         host.must("restore");
         host.must("unlock");
@@ -129,7 +143,12 @@ fn with_full_relro_the_buffer_part_alone_works() {
         assert_eq!(host.steps(Step::NoCopySlot), cycle);
     }
     let slots = host.record().slots;
-    assert!(slots.iter().any(|slot| slot.name == "munmap" && slot.value.is("relro")), "{slots:?}");
+    assert!(
+        slots
+            .iter()
+            .any(|slot| slot.name == "munmap" && slot.value.is("relro")),
+        "{slots:?}"
+    );
     let growth = host.growth();
     assert_eq!(growth.leaks(None, None), [""; 0], "{growth:?}");
 }

@@ -16,8 +16,12 @@ const NEEDED: [&str; 2] = ["ld-linux-x86-64.so.2", "libc.so.6"];
 fn exported(path: &Path) -> Vec<String> {
     let bytes = std::fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
-    let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
-    let mut names: Vec<String> = defined.map(|symbol| symbol.name().unwrap().to_string()).collect();
+    let defined = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition());
+    let mut names: Vec<String> = defined
+        .map(|symbol| symbol.name().unwrap().to_string())
+        .collect();
     names.sort();
     names
 }
@@ -32,13 +36,18 @@ fn it_exports_what_is_written_down_and_needs_no_more() {
     let sections = header.sections(endian, &*bytes).unwrap();
     let (entries, link) = sections.dynamic(endian, &*bytes).unwrap().unwrap();
     let strings = sections.strings(endian, &*bytes, link).unwrap();
-    for entry in entries.iter().filter(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED)) {
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED))
+    {
         needed.push(String::from_utf8(entry.string(endian, strings).unwrap().to_vec()).unwrap());
     }
     needed.sort();
     assert_eq!(needed, NEEDED);
     let headers = header.program_headers(endian, &*bytes).unwrap();
-    assert!(headers.iter().any(|header| header.p_type(endian) == elf::PT_GNU_RELRO));
+    assert!(headers
+        .iter()
+        .any(|header| header.p_type(endian) == elf::PT_GNU_RELRO));
 }
 
 #[test]
@@ -53,8 +62,12 @@ fn it_needs_no_newer_glibc_than_is_written_down() {
     while let Some((_, mut versions)) = needs.next().unwrap() {
         while let Some(version) = versions.next().unwrap() {
             let name = String::from_utf8_lossy(version.name(endian, strings).unwrap()).into_owned();
-            let number = name.strip_prefix("GLIBC_").unwrap_or_else(|| panic!("{name}: a private version"));
-            let mut parts = number.split('.').map(|part| part.parse::<u32>().expect(&name));
+            let number = name
+                .strip_prefix("GLIBC_")
+                .unwrap_or_else(|| panic!("{name}: a private version"));
+            let mut parts = number
+                .split('.')
+                .map(|part| part.parse::<u32>().expect(&name));
             let wanted = (parts.next().unwrap(), parts.next().unwrap());
             assert!(wanted <= GLIBC_FLOOR, "{name}");
             seen += 1;
@@ -70,11 +83,17 @@ fn nothing_else_that_is_built_exports_mmap() {
     let mut looked = 0;
     for entry in std::fs::read_dir(&folder).unwrap().flatten() {
         let path = entry.path();
-        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let Ok(bytes) = std::fs::read(&path) else {
+            continue;
+        };
         if !bytes.starts_with(b"\x7fELF") || path.file_name() == library().file_name() {
             continue;
         }
-        assert!(!exported(&path).iter().any(|name| name == "mmap"), "{}", path.display());
+        assert!(
+            !exported(&path).iter().any(|name| name == "mmap"),
+            "{}",
+            path.display()
+        );
         looked += 1;
     }
     assert!(looked >= 1, "no other program in {}", folder.display());
@@ -118,7 +137,11 @@ fn a_program_without_cuda_has_no_thread_and_no_descriptor_of_ours() {
 fn the_idle_footprint_is_small() {
     let script = "sed -n 's/^VmSize:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/self/status";
     let size = |preload| -> i64 {
-        String::from_utf8(run(script, preload).stdout).unwrap().trim().parse().unwrap()
+        String::from_utf8(run(script, preload).stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap()
     };
     let taken = size(true) - size(false);
     assert!(taken < 16 << 10, "{taken} KiB");

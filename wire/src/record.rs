@@ -14,10 +14,13 @@ pub const SYMBOL: &str = "cudasnap_record";
 pub const BUILD_ID_BYTES: usize = 32;
 /// Number of past phases that the record remembers.
 pub const HISTORY: usize = 8;
-/// Number of complaints about option values that the record can hold: one per option.
-pub const COMPLAINTS: usize = OPTIONS.len();
-const STEPS: usize = Step::ALL.len();
-const SLOTS: usize = Slot::ALL.len();
+/// Number of complaints about option values that the record can hold. These three have room to spare, so that a new option,
+/// step or slot moves nothing.
+pub const COMPLAINTS: usize = 16;
+const STEPS: usize = 48;
+const SLOTS: usize = 15;
+const _: () =
+    assert!(OPTIONS.len() <= COMPLAINTS && Step::ALL.len() <= STEPS && Slot::ALL.len() <= SLOTS);
 
 /// Sequence counter of a block: odd while the block is being written. One writer at a time.
 #[repr(transparent)]
@@ -176,7 +179,7 @@ impl Default for Buffer {
     }
 }
 
-/// State of libcuda's slots at the last look, in the order of [`Slot`].
+/// State of libcuda's slots at the last look, in the order of [`Slot`]; room for more.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slots {
@@ -204,8 +207,6 @@ pub struct Counters {
     pub other_copies: AtomicU64,
     /// Steps down, in the order of [`Step`].
     pub steps: [AtomicU32; STEPS],
-    /// Keeps the layout free of padding.
-    pub reserved: [AtomicU32; STEPS % 2],
 }
 
 /// A value of an option that was not understood; the default is in force.
@@ -289,7 +290,6 @@ impl Record {
                 helpers_started: AtomicU64::new(0),
                 other_copies: AtomicU64::new(0),
                 steps: [const { AtomicU32::new(0) }; STEPS],
-                reserved: [const { AtomicU32::new(0) }; STEPS % 2],
             },
             current: Phase::new(),
             history: [const { Phase::new() }; HISTORY],
