@@ -167,16 +167,17 @@ static bool wants_noise(void)
 
 void dma_scrap(const struct session *session)
 {
-    static uint64_t noise[NOISE_WORDS];
+    uint64_t *noise = wants_noise() ? malloc(NOISE_WORDS * sizeof *noise) : NULL;
     uint64_t x = now_ns() | 1;
-    for (size_t i = 0; i < NOISE_WORDS; i++) {
+    for (size_t i = 0; noise && i < NOISE_WORDS; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
         noise[i] = x;
     }
     for (int d = 0; d < session->device_count; d++) {
-        if (wants_noise())
-            overwrite(session->file[d], noise, sizeof noise);
+        if (noise)
+            overwrite(session->file[d], noise, NOISE_WORDS * sizeof *noise);
         if (ftruncate(session->file[d], 0) != 0)
             perror("cudasim: freeing device memory");
     }
+    free(noise);
 }

@@ -86,7 +86,8 @@ static uint64_t wrong_words(const struct piece *p)
     return wrong;
 }
 
-/* Pieces of 1 GiB and, for the rest, one of an odd size and one that completes it. */
+/* Pieces of 1 GiB, the rest, and in place of the last 8 MiB a piece of an odd size, which needs as much on a device that
+ * allocates in steps of 2 MiB. */
 static void allocate_device(int device, size_t bytes)
 {
     check(cuDevicePrimaryCtxRetain(&contexts[device], device), "cuDevicePrimaryCtxRetain");

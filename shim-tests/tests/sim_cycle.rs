@@ -331,3 +331,22 @@ fn caller_that_dies_costs_one_checkpoint() {
     assert_result(&driver, "cycle", &app, &[], 0);
     assert_eq!(app.wrong_words(), 0);
 }
+
+/// A target killed in the middle of a checkpoint does not hold its caller.
+#[test]
+fn target_that_dies_ends_the_call() {
+    let driver = SimDriver::build(false);
+    let app = driver.app(&["100"], &[]);
+    assert_result(&driver, "lock", &app, &[], 0);
+    let mut caller = driver
+        .command("simctl")
+        .args(["checkpoint", &app.pid().to_string()])
+        .env("CUDASIM_DMA_GBPS", "0.05")
+        .spawn()
+        .expect("simctl starts");
+    std::thread::sleep(Duration::from_millis(500));
+    drop(app);
+    let begin = Instant::now();
+    assert!(!caller.wait().expect("waitable").success());
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
