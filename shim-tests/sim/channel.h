@@ -3,7 +3,8 @@
  * Commands and answers go through two pipes of the target, which the caller opens under /proc/PID/fd; their
  * numbers are in the restore thread's name, `cuda` + 5 hex digits (commands) + 6 (answers). So the meeting place
  * is part of the process itself and is dumped and restored with it. The caller holds flock() on the command
- * pipe for the length of a call: callers queue, and the restore thread learns that a caller died by getting that lock.
+ * pipe for the length of a call: callers queue, and the restore thread learns that a caller died by getting that lock, or by the
+ * next caller's command.
  *
  * DMA requests go through the doorbell page of the last device in use, which exists only inside a phase. The
  * target writes `ring` and `submitted`, the caller `completed`; both are futex words. Requests are done in order. */

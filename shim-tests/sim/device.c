@@ -26,6 +26,12 @@ int device_file_create(int ordinal)
     return file;
 }
 
+/* Allocates a range of the backing file, so that page allocation, which no GPU has, does not hold up the DMA. */
+void device_back(const struct device *device, uint64_t offset, uint64_t bytes)
+{
+    fallocate(device->file, FALLOC_FL_KEEP_SIZE, (off_t)(plan_vram_offset() + offset), (off_t)bytes);
+}
+
 /* Fills or checks one range of the context's own bytes; the number of wrong words. */
 static uint64_t range_pass(const struct device *device, uint64_t key, uint64_t offset, uint64_t bytes, bool check)
 {
@@ -120,6 +126,7 @@ CUresult device_open(struct device *device, int ordinal)
     device->file = device_file_create(ordinal);
     if (device->file < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
+    device_back(device, 0, device->used_bytes);
     if (!map_regions(device, ordinal) || !context_pass(device, ordinal, false)) {
         device_close(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -172,6 +179,7 @@ CUresult device_allocate(struct device *device, size_t bytes, uint64_t *offset)
     device->blocks[i] = (struct plan_block){at, length};
     device->block_count++;
     device->used_bytes += length;
+    device_back(device, at, length);
     *offset = at;
     return CUDA_SUCCESS;
 }

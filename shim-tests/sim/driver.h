@@ -67,6 +67,7 @@ CUresult device_allocate(struct device *device, size_t bytes, uint64_t *offset);
 CUresult device_free(struct device *device, uint64_t offset);
 /* Length of the allocation that holds `offset`, from there to its end; 0: none. */
 uint64_t device_room(const struct device *device, uint64_t offset);
+void device_back(const struct device *device, uint64_t offset, uint64_t bytes);
 int device_file_create(int ordinal);
 bool context_intact(struct device *device, int ordinal);
 

@@ -239,7 +239,11 @@ static CUresult recreate_files(struct phase *phase)
         const int file = device_file_create(phase->map[n]);
         if (file < 0)
             return CUDA_ERROR_OPERATING_SYSTEM;
-        driver.device[phase->map[n]].file = file;
+        struct device *device = &driver.device[phase->map[n]];
+        device->file = file;
+        device_back(device, 0, plan_context_bytes(device->context_chunks));
+        for (size_t b = 0; b < device->block_count; b++)
+            device_back(device, device->blocks[b].offset, device->blocks[b].bytes);
     }
     return CUDA_SUCCESS;
 }

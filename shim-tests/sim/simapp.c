@@ -1,5 +1,6 @@
 /* `simapp MIB [--devices N] [--pinned MIB] [--seed S]`: holds device memory with known contents and answers on stdin:
- * `sum` (`bad N`: wrong words), `rewrite` (new contents, `ok`), `threads` (`threads N`), `quit`. */
+ * `sum` (`bad N`: wrong words), `rewrite` (new contents, `ok`), `threads` (`threads N`), `busy` (says
+ * `busy`, fills 512 MiB in one call, says `idle`), `quit`. */
 #include "host_api.h"
 
 #include <dirent.h>
@@ -85,7 +86,8 @@ static uint64_t wrong_words(const struct piece *p)
     return wrong;
 }
 
-/* Pieces of 1 GiB and, for the rest, one of an odd size and one that completes it. */
+/* Pieces of 1 GiB, the rest, and in place of the last 8 MiB a piece of an odd size, which needs as much on a device that
+ * allocates in steps of 2 MiB. */
 static void allocate_device(int device, size_t bytes)
 {
     check(cuDevicePrimaryCtxRetain(&contexts[device], device), "cuDevicePrimaryCtxRetain");
@@ -116,6 +118,20 @@ static int count_threads(void)
     return threads;
 }
 
+/* One call that lasts, for locks to wait on. */
+static void busy(void)
+{
+    static CUdeviceptr scratch;
+    check(cuCtxSetCurrent(contexts[0]), "cuCtxSetCurrent");
+    if (!scratch)
+        check(cuMemAlloc_v2(&scratch, 512 * MIB), "cuMemAlloc");
+    puts("busy");
+    fflush(stdout);
+    check(cuMemsetD8_v2(scratch, 0x5a, 512 * MIB), "cuMemsetD8");
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    puts("idle");
+}
+
 static void answer(const char *line)
 {
     uint64_t wrong = 0;
@@ -132,6 +148,8 @@ static void answer(const char *line)
         puts("ok");
     } else if (strcmp(line, "threads") == 0) {
         printf("threads %d\n", count_threads());
+    } else if (strcmp(line, "busy") == 0) {
+        busy();
     } else {
         printf("unknown %s\n", line);
     }

@@ -1,10 +1,13 @@
-/* `simctl lock|checkpoint|restore|unlock|state|tid|cycle PID [TIMEOUT_MS]`: calls the checkpoint API of whatever
- * libcuda.so.1 the loader finds. Prints the seconds that each step took; ends with the CUresult as exit code (255
+/* `simctl lock|checkpoint|restore|unlock|state|tid|cycle|frozen-cycle PID [TIMEOUT_MS]`: calls the checkpoint API of
+ * whatever libcuda.so.1 the loader finds. A frozen cycle stops all threads of the target but the restore thread, as its
+ * ptracer, around checkpoint and restore. Prints the seconds that each step took; ends with the CUresult as exit code (255
  * for those above 254) and its text on stderr. */
 #include "host_api.h"
 
 #include <string.h>
 #include <time.h>
+
+#include "freeze.h"
 
 static double seconds(void)
 {
@@ -55,17 +58,41 @@ static int report(const char *action, int pid, CUresult rc)
     return rc > 254 ? 255 : rc;
 }
 
+/* Lock, checkpoint, restore, unlock; stops at the first error. */
+static CUresult cycle(int pid, unsigned timeout_ms, int freezes)
+{
+    static const char *const actions[] = {"lock", "checkpoint", "restore", "unlock"};
+    static struct frozen frozen;
+    CUresult rc = CUDA_SUCCESS;
+    int tid = 0;
+    for (int i = 0; i < 4 && !rc; i++) {
+        if (i == 1 && freezes && (cuCheckpointProcessGetRestoreThreadId(pid, &tid) || !freeze(pid, tid, &frozen))) {
+            fprintf(stderr, "simctl: cannot freeze %d\n", pid);
+            return CUDA_ERROR_OPERATING_SYSTEM;
+        }
+        rc = step(actions[i], pid, timeout_ms);
+        report(actions[i], pid, rc);
+        if (i == 2 || rc)
+            thaw(&frozen);
+    }
+    return rc;
+}
+
+static int known(const char *action)
+{
+    static const char *const actions[] = {"lock",  "checkpoint", "restore", "unlock",
+                                          "state", "tid",        "cycle",   "frozen-cycle"};
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        if (strcmp(action, actions[i]) == 0)
+            return 1;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const actions[] = {"lock", "checkpoint", "restore", "unlock", "state", "tid"};
-    const int known = sizeof actions / sizeof *actions;
-    int chosen = known;
-    for (int i = 0; argc >= 3 && i < known; i++)
-        if (strcmp(argv[1], actions[i]) == 0)
-            chosen = i;
-    const int cycle = argc >= 3 && strcmp(argv[1], "cycle") == 0;
-    if (chosen == known && !cycle) {
-        fprintf(stderr, "usage: simctl lock|checkpoint|restore|unlock|state|tid|cycle PID [TIMEOUT_MS]\n");
+    if (argc < 3 || !known(argv[1])) {
+        fprintf(stderr,
+                "usage: simctl lock|checkpoint|restore|unlock|state|tid|cycle|frozen-cycle PID [TIMEOUT_MS]\n");
         return 254;
     }
     const int pid = atoi(argv[2]);
@@ -74,11 +101,10 @@ int main(int argc, char **argv)
     CUresult rc = cuInit(0);
     if (rc || !cuCheckpointProcessLock)
         return report("cuInit", pid, rc ? rc : CUDA_ERROR_NOT_SUPPORTED);
-    if (!cycle)
-        return report(argv[1], pid, step(argv[1], pid, timeout_ms));
-    for (int i = 0; i < 4 && !rc; i++) {
-        rc = step(actions[i], pid, timeout_ms);
-        report(actions[i], pid, rc);
+    const int freezes = strcmp(argv[1], "frozen-cycle") == 0;
+    if (freezes || strcmp(argv[1], "cycle") == 0) {
+        rc = cycle(pid, timeout_ms, freezes);
+        return rc > 254 ? 255 : rc;
     }
-    return rc > 254 ? 255 : rc;
+    return report(argv[1], pid, step(argv[1], pid, timeout_ms));
 }

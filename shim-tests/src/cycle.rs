@@ -140,10 +140,11 @@ impl Cycle<'_> {
     pub fn run(&self) -> Result<Outcome, CycleError> {
         self.expect("the start", State::Running)?;
         let before = private_bytes(&self.target().mappings()?);
-        let mut times = Times::default();
-        times.lock = self.step("lock", State::Locked, || {
-            self.driver.lock(self.pid, LOCK_TIMEOUT_MS)
-        })?;
+        let lock = || self.driver.lock(self.pid, LOCK_TIMEOUT_MS);
+        let mut times = Times {
+            lock: self.step("lock", State::Locked, lock)?,
+            ..Times::default()
+        };
         let known: Vec<i32> = threads(self.target())?
             .iter()
             .map(|thread| thread.tid)

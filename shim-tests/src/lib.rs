@@ -9,6 +9,7 @@ pub mod freeze;
 pub mod host;
 pub mod leaks;
 pub mod run;
-pub mod sim;
+pub mod shimmed;
+pub mod simdriver;
 pub mod table;
 pub mod watchdog;

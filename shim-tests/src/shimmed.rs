@@ -21,9 +21,14 @@ pub fn library() -> PathBuf {
     if let Some(path) = std::env::var_os("CUDASNAP_LIB") {
         return path.into();
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| repository().join("target"), PathBuf::from);
     let path = target.join("release/libcudasnap.so");
-    assert!(path.exists(), "{} is missing: cargo build --release -p cudasnap", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: cargo build --release -p cudasnap",
+        path.display()
+    );
     path
 }
 
@@ -49,7 +54,9 @@ impl Shimmed {
         let mut environment = environment.to_vec();
         let library = library.to_str().expect("a path that is text");
         // Another preload goes behind the shim, as it would where a site preloads something already.
-        let behind = environment.iter().position(|(name, _)| *name == "LD_PRELOAD");
+        let behind = environment
+            .iter()
+            .position(|(name, _)| *name == "LD_PRELOAD");
         let preload = match behind {
             Some(at) => format!("{library}:{}", environment.remove(at).1),
             None => library.to_string(),
@@ -59,7 +66,12 @@ impl Shimmed {
         let target = Target::new(app.pid() as i32);
         let record = Located::find(target).expect("the shim's record");
         let before = Holdings::of(target).expect("the program's holdings");
-        Shimmed { driver: driver.clone(), app, record, before }
+        Shimmed {
+            driver: driver.clone(),
+            app,
+            record,
+            before,
+        }
     }
 
     /// The process.
@@ -135,7 +147,10 @@ impl Shimmed {
     #[must_use]
     pub fn helpers(&self) -> Vec<String> {
         let all = threads(self.target()).expect("its threads");
-        all.into_iter().map(|thread| thread.name).filter(|name| name.starts_with(HELPER)).collect()
+        all.into_iter()
+            .map(|thread| thread.name)
+            .filter(|name| name.starts_with(HELPER))
+            .collect()
     }
 
     /// Waits until no helper lives.
@@ -145,7 +160,11 @@ impl Shimmed {
     pub fn expect_no_helper_after(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while !self.helpers().is_empty() {
-            assert!(Instant::now() < deadline, "{:?} after {limit:?}", self.helpers());
+            assert!(
+                Instant::now() < deadline,
+                "{:?} after {limit:?}",
+                self.helpers()
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -161,8 +180,12 @@ impl Shimmed {
     pub fn steps_but(&self, expected: &[Step]) -> Vec<(String, u32)> {
         let words: Vec<&str> = expected.iter().map(|step| step.word()).collect();
         let taken = self.record().counters.steps;
-        let others = taken.into_iter().filter(|step| !words.contains(&step.name) && step.value > 0);
-        others.map(|step| (step.name.to_string(), step.value)).collect()
+        let others = taken
+            .into_iter()
+            .filter(|step| !words.contains(&step.name) && step.value > 0);
+        others
+            .map(|step| (step.name.to_string(), step.value))
+            .collect()
     }
 
     /// A line of `/proc/PID/smaps` for the mapping that begins at `address`: `AnonHugePages`, `VmFlags`, ...
@@ -171,8 +194,11 @@ impl Shimmed {
     /// When there is no such mapping, or no such line.
     #[must_use]
     pub fn smaps(&self, address: u64, key: &str) -> String {
-        let text = std::fs::read_to_string(format!("/proc/{}/smaps", self.app.pid())).expect("smaps");
-        let mut lines = text.lines().skip_while(|line| !line.starts_with(&format!("{address:x}-")));
+        let text =
+            std::fs::read_to_string(format!("/proc/{}/smaps", self.app.pid())).expect("smaps");
+        let mut lines = text
+            .lines()
+            .skip_while(|line| !line.starts_with(&format!("{address:x}-")));
         assert!(lines.next().is_some(), "no mapping begins at {address:x}");
         let line = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         line.expect("the line").trim().to_string()

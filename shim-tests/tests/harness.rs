@@ -5,22 +5,23 @@ mod common;
 use std::process::{Command, Output};
 
 use common::{fake_source, fresh_record, library_with_record};
-use cudasnap_shim_tests::sim::SimEnv;
+use cudasnap_shim_tests::simdriver::SimDriver;
 
 fn cycle(options: &[&str], program: &[&str]) -> Output {
-    let sim = SimEnv::new().unwrap();
+    let sim = SimDriver::build(false);
     Command::new(env!("CARGO_BIN_EXE_cycle"))
         .args(options)
         .arg("--")
         .args(program)
-        .env("LD_LIBRARY_PATH", &sim.library_path)
-        .env("SIMAPP", &sim.simapp)
+        .env("LD_LIBRARY_PATH", &sim.library)
+        .env("SIMAPP", sim.programs.join("simapp"))
         .output()
         .unwrap()
 }
 
 fn simapp() -> String {
-    SimEnv::new().unwrap().simapp.to_str().unwrap().to_owned()
+    let simapp = SimDriver::build(false).programs.join("simapp");
+    simapp.to_str().unwrap().to_owned()
 }
 
 #[track_caller]

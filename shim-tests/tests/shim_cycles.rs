@@ -324,7 +324,7 @@ fn a_kept_buffer_is_used_again_and_can_be_dropped() {
     host.cycle();
     assert!(host.last("checkpoint").kept);
     assert_eq!(host.record().buffer.address, kept.address);
-    host.located().write(Word::Drop(1)).unwrap();
+    host.located().write(Word::Drop).unwrap();
     // The next mmap that anybody makes frees it, before the request that follows asks for new memory.
     host.cycle();
     assert_eq!(host.record().drop, 0);
