@@ -10,8 +10,10 @@ const SMALL: usize = 4096;
 /// Base pages are touched in units of this: some 60 us at the measured 4 GB/s per thread, so that a thread is soon free for
 /// a copy.
 const SMALL_UNIT: usize = 256 << 10;
-/// A huge page that takes longer than this was compacted for (a plain one takes 0.1 to 0.3 ms).
-const SLOW_NS: u64 = 20_000_000;
+/// A huge page that takes this much CPU time was compacted for (a plain one takes 0.1 to 0.3 ms).
+const SLOW_CPU_NS: u64 = 10_000_000;
+/// Or this much wall time, which may also be a busy machine: in a storm of forks on two CPUs 20 ms are common.
+const SLOW_NS: u64 = 250_000_000;
 /// So many slow ones and the advice is taken back.
 const SLOW_MAX: u32 = 8;
 
@@ -177,9 +179,13 @@ impl Prefault {
             how if how == How::Populate as u32 => self.populate_checked(from, to),
             how if how == How::TouchSmall as u32 => touch(from, to, SMALL),
             _ => {
-                let before = sys::now_ns();
+                let before = (sys::now_ns(), sys::thread_cpu_ns());
                 touch(from, to, HUGE);
-                if sys::now_ns().saturating_sub(before) > SLOW_NS {
+                let took = (
+                    sys::now_ns().saturating_sub(before.0),
+                    sys::thread_cpu_ns().saturating_sub(before.1),
+                );
+                if took.0 > SLOW_NS || took.1 > SLOW_CPU_NS {
                     self.count_slow();
                 }
             }

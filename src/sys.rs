@@ -174,6 +174,11 @@ pub fn now_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
+/// CPU time of the calling thread in nanoseconds; 0 when the kernel refuses.
+pub fn thread_cpu_ns() -> u64 {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// Wall-clock time in nanoseconds since 1970; 0 when the kernel refuses.
 pub fn unix_ns() -> u64 {
     clock(libc::CLOCK_REALTIME)

@@ -1,6 +1,7 @@
 //! Programs under the shim on the simulated driver, with the record at hand: what the tests of the shim are written with.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cudasnap_cli::observe::{threads, Holdings};
@@ -30,6 +31,40 @@ pub fn library() -> PathBuf {
         path.display()
     );
     path
+}
+
+/// Compiles a program or, with `-shared` among the flags, a library from `shim-tests/hostile` beside the simulated driver's.
+///
+/// # Panics
+/// With the compiler's words when it does not compile.
+#[must_use]
+pub fn hostile(driver: &SimDriver, source: &str, flags: &[&str]) -> PathBuf {
+    let from = repository().join("shim-tests/hostile").join(source);
+    let name = source.trim_end_matches(".c");
+    // Tests run side by side: each builds its own.
+    let to = driver
+        .programs
+        .join(format!("{name}-{}", std::process::id()));
+    let output = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
+        .args([
+            "-std=gnu11",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+        ])
+        .args(flags)
+        .arg("-o")
+        .args([&to, &from])
+        .output()
+        .expect("a C compiler");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    to
 }
 
 /// `simapp` under the shim, and its record.
