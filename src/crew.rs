@@ -363,6 +363,6 @@ fn name_thread(index: usize) {
     sys::set_thread_name(&name);
 }
 
-#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+#[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
 #[path = "crew_tests.rs"]
 mod tests;

@@ -10,8 +10,8 @@
 //! - A call that is not the driver's is passed on without lock, allocation, log or thread-local storage.
 //! - Nothing is remembered from one phase to the next: a process checkpointer may have moved the process to another host.
 //!
-//! Where to look: [`hooks`] is what others call; [`cycle`] is what happens then; [`crew`] and [`board`] are the threads and
-//! their protocol (docs/crew.md); [`record`] is what a tool sees.
+//! Where to look: `hooks` is what others call; `cycle` is what happens then; `crew` and `board` are the threads and
+//! their protocol (docs/crew.md); `record` is what a tool sees.
 #![warn(missing_docs)]
 // Without the exports nothing calls most of it: the rlib for benches, and the tests of single modules.
 #![cfg_attr(any(test, not(feature = "preload")), allow(dead_code))]

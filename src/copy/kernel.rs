@@ -19,6 +19,7 @@ pub struct Kernel {
 }
 
 /// An instruction set that a loop needs.
+#[cfg_attr(any(not(target_arch = "x86_64"), cudasnap_portable), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
     /// 64-byte stores.
