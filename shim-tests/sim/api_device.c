@@ -35,8 +35,16 @@ static CUresult initialise(void)
         driver.device[d].file = -1;
     if (driver.device_count == 0)
         return CUDA_ERROR_NO_DEVICE;
-    if (restore_thread_start() != 0)
-        return CUDA_ERROR_OPERATING_SYSTEM;
+    CUresult rc = CUDA_SUCCESS;
+    for (int d = 0; d < driver.device_count && !rc; d++)
+        rc = device_attach(&driver.device[d], d);
+    if (!rc && restore_thread_start() != 0)
+        rc = CUDA_ERROR_OPERATING_SYSTEM;
+    if (rc) {
+        for (int d = 0; d < driver.device_count; d++)
+            device_detach(&driver.device[d]);
+        return rc;
+    }
     atomic_store(&driver.owner, getpid());
     return CUDA_SUCCESS;
 }

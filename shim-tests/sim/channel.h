@@ -6,7 +6,7 @@
  * pipe for the length of a call: callers queue, and the restore thread learns that a caller died by getting that lock, or by the
  * next caller's command.
  *
- * DMA requests go through the doorbell page of the last device in use, which exists only inside a phase. The
+ * DMA requests go through the doorbell page of the last device, which exists only inside a phase. The
  * target writes `ring` and `submitted`, the caller `completed`; both are futex words. Requests are done in order. */
 #ifndef CHANNEL_H
 #define CHANNEL_H
@@ -44,7 +44,7 @@ enum dma_kind { DMA_TO_STAGE, DMA_FROM_STAGE, DMA_POISON };
 
 struct dma_request {
     uint32_t kind;
-    uint32_t device; /* ordinal among the devices in use */
+    uint32_t device;
     uint32_t stage;
     uint32_t bytes;
     uint64_t file_offset;

@@ -11,11 +11,14 @@ static void pause_ms(uint32_t ms)
     nanosleep(&t, NULL);
 }
 
+/* Places in the buffer are as odd as the allocations are long. */
+typedef uint64_t loose_word __attribute__((aligned(1), may_alias));
+
 /* The driver's own loop: bytes that do not pass through the memcpy slot. */
 static void own_copy(volatile char *to, const volatile char *from, uint64_t bytes)
 {
-    volatile uint64_t *to_words = (volatile uint64_t *)to;
-    const volatile uint64_t *from_words = (const volatile uint64_t *)from;
+    volatile loose_word *to_words = (volatile loose_word *)to;
+    const volatile loose_word *from_words = (const volatile loose_word *)from;
     for (uint64_t i = 0; i < bytes / 8; i++)
         to_words[i] = from_words[i];
 }
@@ -23,7 +26,7 @@ static void own_copy(volatile char *to, const volatile char *from, uint64_t byte
 static void move_bytes(struct phase *phase, const struct plan_op *op, uint64_t withheld, uint64_t cut)
 {
     char *inside = driver.buffer + op->buffer_offset;
-    char *outside = phase_device(phase, op)->address[op->region];
+    char *outside = phase_device(op)->address[op->region];
     char *to = phase->restore ? outside : inside, *from = phase->restore ? inside : outside;
     own_copy(to, from, withheld);
     memcpy(to + withheld, from + withheld, op->bytes - withheld - cut);

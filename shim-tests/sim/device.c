@@ -1,4 +1,4 @@
-/* A device: its backing file (driver host memory, then device memory), its context and its allocations.
+/* A device: its backing file (driver host memory, then device memory), from cuInit on; its context and its allocations.
  *
  * The file is a memfd: it has no name to clean up, its memory goes with its last user, and the caller of a
  * phase reaches it through /proc/PID/fd. Device memory is never mapped into the target. */
@@ -98,11 +98,9 @@ static bool reserve_pages(struct device *device)
     return true;
 }
 
-static bool map_regions(struct device *device, int ordinal)
+static bool map_regions(struct device *device, int ordinal, int first, int end)
 {
-    if (!reserve_pages(device))
-        return false;
-    for (int r = REGION_PHASE_COUNT; r < REGION_COUNT; r++) {
+    for (int r = first; r < end; r++) {
         const struct region_shape shape = plan_region((enum region)r);
         const bool page = r == REGION_PAGE_LAST || (r >= REGION_PAGE_FIRST && r < REGION_HOST_D);
         if (!page)
@@ -117,17 +115,40 @@ static bool map_regions(struct device *device, int ordinal)
     return true;
 }
 
+static void unmap_regions(struct device *device, int first, int end)
+{
+    for (int r = first; r < end; r++) {
+        if (device->address[r] && device->address[r] != MAP_FAILED)
+            munmap(device->address[r], plan_region((enum region)r).bytes);
+        device->address[r] = NULL;
+    }
+}
+
+CUresult device_attach(struct device *device, int ordinal)
+{
+    device->file = device_file_create(ordinal);
+    return device->file >= 0 && map_regions(device, ordinal, REGION_HOST_END, REGION_COUNT)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+void device_detach(struct device *device)
+{
+    unmap_regions(device, REGION_HOST_END, REGION_COUNT);
+    if (device->file >= 0)
+        close(device->file);
+    *device = (struct device){.file = -1};
+}
+
 CUresult device_open(struct device *device, int ordinal)
 {
     device->context_chunks = plan_context_chunks(driver.context_mib);
     device->used_bytes = plan_context_bytes(device->context_chunks);
     if (device->used_bytes > driver.device_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    device->file = device_file_create(ordinal);
-    if (device->file < 0)
-        return CUDA_ERROR_OPERATING_SYSTEM;
     device_back(device, 0, device->used_bytes);
-    if (!map_regions(device, ordinal) || !context_pass(device, ordinal, false)) {
+    if (!reserve_pages(device) || !map_regions(device, ordinal, REGION_PHASE_COUNT, REGION_HOST_END) ||
+        !context_pass(device, ordinal, false)) {
         device_close(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -137,16 +158,15 @@ CUresult device_open(struct device *device, int ordinal)
 
 void device_close(struct device *device)
 {
-    for (int r = REGION_PHASE_COUNT; r < REGION_COUNT; r++) {
-        if (device->address[r] && device->address[r] != MAP_FAILED)
-            munmap(device->address[r], plan_region((enum region)r).bytes);
-        device->address[r] = NULL;
-    }
+    unmap_regions(device, REGION_PHASE_COUNT, REGION_HOST_END);
     if (device->blocks)
         munmap(device->blocks, device->block_room * sizeof *device->blocks);
-    if (device->file >= 0)
-        close(device->file);
-    *device = (struct device){.file = -1};
+    fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+              (off_t)(plan_vram_offset() + driver.device_bytes));
+    device->in_use = false;
+    device->retained = 0;
+    device->blocks = NULL;
+    device->block_count = device->block_room = 0;
 }
 
 static bool make_room(struct device *device)
@@ -166,17 +186,18 @@ static bool make_room(struct device *device)
 /* First fit, in whole chunks: what the real driver does with small allocations shows in no trace. */
 CUresult device_allocate(struct device *device, size_t bytes, uint64_t *offset)
 {
-    const uint64_t length = ((uint64_t)bytes + CHUNK - 1) / CHUNK * CHUNK;
+    const struct plan_block alone = plan_block_at(0, bytes);
+    const uint64_t length = plan_block_end(&alone);
     if (length < bytes || length > driver.device_bytes - device->used_bytes || !make_room(device))
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t at = plan_context_bytes(device->context_chunks);
     size_t i = 0;
     for (; i < device->block_count && device->blocks[i].offset - at < length; i++)
-        at = device->blocks[i].offset + device->blocks[i].bytes;
+        at = plan_block_end(&device->blocks[i]);
     if (at + length > driver.device_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memmove(&device->blocks[i + 1], &device->blocks[i], (device->block_count - i) * sizeof *device->blocks);
-    device->blocks[i] = (struct plan_block){at, length};
+    device->blocks[i] = plan_block_at(at, bytes);
     device->block_count++;
     device->used_bytes += length;
     device_back(device, at, length);
@@ -197,7 +218,7 @@ CUresult device_free(struct device *device, uint64_t offset)
     const size_t i = block_of(device, offset);
     if (i == device->block_count || device->blocks[i].offset != offset)
         return CUDA_ERROR_INVALID_VALUE;
-    const uint64_t bytes = device->blocks[i].bytes;
+    const uint64_t bytes = plan_block_end(&device->blocks[i]) - offset;
     fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(plan_vram_offset() + offset),
               (off_t)bytes);
     device->used_bytes -= bytes;

@@ -61,8 +61,10 @@ void gate_leave(void);
 bool gate_close(uint32_t timeout_ms);
 void gate_open(void);
 
-CUresult device_open(struct device *device, int ordinal);  /* creates the context */
-void device_close(struct device *device);                  /* frees everything of it */
+CUresult device_attach(struct device *device, int ordinal); /* cuInit: what exists without a context */
+void device_detach(struct device *device);
+CUresult device_open(struct device *device, int ordinal);   /* creates the context */
+void device_close(struct device *device);                   /* frees everything of it */
 CUresult device_allocate(struct device *device, size_t bytes, uint64_t *offset);
 CUresult device_free(struct device *device, uint64_t offset);
 /* Length of the allocation that holds `offset`, from there to its end; 0: none. */
@@ -72,8 +74,8 @@ int device_file_create(int ordinal);
 bool context_intact(struct device *device, int ordinal);
 
 int restore_thread_start(void);
-/* Numbers the devices in use; `map[n]` is the n-th. */
-int driver_plan(struct plan_process *process, int map[MAX_DEVICES]);
+/* How many devices are in use. */
+int driver_plan(struct plan_process *process);
 CUresult phase_checkpoint(const struct command *command);
 CUresult phase_restore(const struct command *command);
 void answer_send(const struct answer *answer);

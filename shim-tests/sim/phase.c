@@ -5,9 +5,9 @@
 
 #include "phase.h"
 
-struct device *phase_device(struct phase *phase, const struct plan_op *op)
+struct device *phase_device(const struct plan_op *op)
 {
-    return &driver.device[phase->map[op->device]];
+    return &driver.device[op->device];
 }
 
 static CUresult map_buffer(struct phase *phase, uint64_t bytes)
@@ -41,19 +41,19 @@ static CUresult probe(const struct plan_op *op)
     return CUDA_SUCCESS;
 }
 
-static CUresult reserve_low(struct phase *phase, const struct plan_op *op)
+static CUresult reserve_low(const struct plan_op *op)
 {
     void *hint = (void *)(uintptr_t)plan_low_address(op->device, op->region);
     void *p = mmap(hint, op->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    phase_device(phase, op)->address[op->region] = p;
+    phase_device(op)->address[op->region] = p;
     return CUDA_SUCCESS;
 }
 
 static CUresult map_driver_memory(struct phase *phase, const struct plan_op *op)
 {
-    struct device *device = phase_device(phase, op);
+    struct device *device = phase_device(op);
     void *p = mmap(device->address[op->region], op->bytes, plan_region(op->region).protection,
                    MAP_SHARED | MAP_FIXED, device->file, (off_t)plan_region_offset(op->region));
     if (p == MAP_FAILED)
@@ -65,7 +65,7 @@ static CUresult map_driver_memory(struct phase *phase, const struct plan_op *op)
 
 static CUresult placeholder(struct phase *phase, const struct plan_op *op)
 {
-    struct device *device = phase_device(phase, op);
+    struct device *device = phase_device(op);
     if (!device->address[op->region])
         return CUDA_SUCCESS; /* a failed set-up did not get that far */
     const bool stage = op->region == REGION_STAGE_0 || op->region == REGION_STAGE_1;
@@ -77,9 +77,9 @@ static CUresult placeholder(struct phase *phase, const struct plan_op *op)
     return p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult unmap_low(struct phase *phase, const struct plan_op *op)
+static CUresult unmap_low(const struct plan_op *op)
 {
-    struct device *device = phase_device(phase, op);
+    struct device *device = phase_device(op);
     if (device->address[op->region])
         munmap(device->address[op->region], op->bytes);
     device->address[op->region] = NULL;
@@ -98,7 +98,7 @@ static CUresult submit(struct phase *phase, const struct plan_op *op)
     if (phase->late) {
         phase->late = false;
         dma_wait(phase, *request);
-        memcpy(phase_device(phase, op)->address[op->region], driver.buffer + phase->late_op.buffer_offset, op->bytes);
+        memcpy(phase_device(op)->address[op->region], driver.buffer + phase->late_op.buffer_offset, op->bytes);
     }
     return CUDA_SUCCESS;
 }
@@ -112,7 +112,7 @@ int phase_visit(void *context, const struct plan_op *op)
     case OP_UNMAP_BUFFER:
         return unmap_buffer(phase);
     case OP_HINT:
-        return reserve_low(phase, op);
+        return reserve_low(op);
     case OP_PROBE:
         return probe(op);
     case OP_MAP:
@@ -120,7 +120,7 @@ int phase_visit(void *context, const struct plan_op *op)
     case OP_PLACEHOLDER:
         return placeholder(phase, op);
     case OP_UNMAP:
-        return unmap_low(phase, op);
+        return unmap_low(op);
     case OP_SUBMIT:
         return submit(phase, op);
     default:
@@ -170,8 +170,8 @@ static void choose_fault(struct phase *phase, const struct command *command)
 static void begin(struct phase *phase, const struct command *command, bool restore)
 {
     *phase = (struct phase){.restore = restore};
-    driver_plan(&phase->process, phase->map);
-    if (phase->process.device_count == 0)
+    phase->devices_in_use = driver_plan(&phase->process);
+    if (phase->devices_in_use == 0)
         return;
     choose_fault(phase, command);
     plan_checkpoint(&phase->process, count_copies, &phase->copies);
@@ -185,8 +185,8 @@ static void announce(const struct phase *phase, const struct command *command)
     struct answer answer = {.nonce = command->nonce, .phase_begins = 1};
     answer.device_count = (uint32_t)phase->process.device_count;
     for (int n = 0; n < phase->process.device_count; n++)
-        answer.file[n] = driver.device[phase->map[n]].file;
-    const int last = driver.device[phase->map[phase->process.device_count - 1]].file;
+        answer.file[n] = driver.device[n].file;
+    const int last = driver.device[phase->process.device_count - 1].file;
     if (pwrite(last, &empty, sizeof empty, (off_t)plan_region_offset(REGION_DOORBELL)) == (ssize_t)sizeof empty)
         answer_send(&answer);
 }
@@ -194,7 +194,7 @@ static void announce(const struct phase *phase, const struct command *command)
 static void close_files(const struct phase *phase)
 {
     for (int n = 0; n < phase->process.device_count; n++) {
-        struct device *device = &driver.device[phase->map[n]];
+        struct device *device = &driver.device[n];
         if (device->file >= 0)
             close(device->file);
         device->file = -1;
@@ -220,7 +220,7 @@ CUresult phase_checkpoint(const struct command *command)
 {
     struct phase phase;
     begin(&phase, command, false);
-    if (phase.process.device_count > 0) {
+    if (phase.devices_in_use > 0) {
         announce(&phase, command);
         const CUresult rc = plan_checkpoint(&phase.process, phase_visit, &phase);
         if (rc) {
@@ -236,11 +236,13 @@ CUresult phase_checkpoint(const struct command *command)
 static CUresult recreate_files(struct phase *phase)
 {
     for (int n = 0; n < phase->process.device_count; n++) {
-        const int file = device_file_create(phase->map[n]);
+        const int file = device_file_create(n);
         if (file < 0)
             return CUDA_ERROR_OPERATING_SYSTEM;
-        struct device *device = &driver.device[phase->map[n]];
+        struct device *device = &driver.device[n];
         device->file = file;
+        if (!device->in_use)
+            continue;
         device_back(device, 0, plan_context_bytes(device->context_chunks));
         for (size_t b = 0; b < device->block_count; b++)
             device_back(device, device->blocks[b].offset, device->blocks[b].bytes);
@@ -252,7 +254,7 @@ CUresult phase_restore(const struct command *command)
 {
     struct phase phase;
     begin(&phase, command, true);
-    if (phase.process.device_count > 0) {
+    if (phase.devices_in_use > 0) {
         CUresult rc = recreate_files(&phase);
         if (!rc) {
             announce(&phase, command);

@@ -7,7 +7,7 @@
 struct phase {
     bool restore;
     struct plan_process process;
-    int map[MAX_DEVICES]; /* ordinal among the devices in use -> device */
+    int devices_in_use; /* 0: the phase does nothing */
     struct fault_options fault;
     bool strikes;         /* `copy:` and `mmap-refused` apply to this phase */
     uint64_t copies;      /* in the whole plan */
@@ -30,6 +30,6 @@ void dma_finish(struct phase *phase);
 
 CUresult copy_perform(struct phase *phase, const struct plan_op *op);
 
-struct device *phase_device(struct phase *phase, const struct plan_op *op);
+struct device *phase_device(const struct plan_op *op);
 
 #endif

@@ -1,7 +1,8 @@
-/* The rule behind the three recorded traces.
+/* The rule behind the eight recorded traces.
  *
- * A device's part of the buffer is: 4 MiB + 128 KiB of context, all 2 MiB blocks (context and allocations) with a
- * tail of 512 KiB, more context with a tail of 813,184 bytes, then a mixture of host regions and single chunks. A chunk of
+ * A device's part of the buffer is: 4 MiB + 128 KiB of context, the allocations with their exact bytes (the latest first), the
+ * context's 2 MiB blocks with a tail of 512 KiB, more context with a tail of 813,184 bytes, then a mixture of host regions and
+ * single chunks. Only a device with a context has such a part; phases set up and tear down every device. A chunk of
  * device memory goes through the device's two staging buffers in turn. In a checkpoint the DMA runs one chunk ahead:
  * a chunk is copied out when the next one has been asked for, while host regions are copied at once; that alone makes the
  * offsets step back. In a restore nothing is ahead, so offsets rise. Devices are set up and torn down in
@@ -14,8 +15,8 @@
 #define BLOCKS_TAIL (512 * 1024u)
 #define EXTRA_TAIL 813184u
 #define HEAD_CHUNKS 2u
-#define EXTRA_CHUNKS_FULL 35u /* of the 242 context chunks of the recorded driver */
-#define ALL_CHUNKS_FULL 242u
+#define EXTRA_CHUNKS_FULL 35u /* of the 241 context chunks of the recorded driver */
+#define ALL_CHUNKS_FULL 241u
 #define SINGLE_CHUNKS 12u     /* the chunks among the host regions */
 
 struct walk {
@@ -87,11 +88,23 @@ uint64_t plan_length(const struct plan_process *process)
     uint64_t bytes = 0;
     for (int d = 0; d < process->device_count; d++) {
         const struct plan_device *device = &process->device[d];
+        if (!device->in_use)
+            continue;
         bytes += fixed_bytes() + device->context_chunks * CHUNK;
         for (size_t b = 0; b < device->block_count; b++)
             bytes += device->blocks[b].bytes;
     }
     return bytes;
+}
+
+struct plan_block plan_block_at(uint64_t offset, uint64_t bytes)
+{
+    return (struct plan_block){offset, bytes < CHUNK ? CHUNK : bytes};
+}
+
+uint64_t plan_block_end(const struct plan_block *block)
+{
+    return block->offset + round_chunk(block->bytes);
 }
 
 static int emit(struct walk *walk, enum op_kind kind, int device, enum region region, uint64_t bytes)
@@ -163,10 +176,10 @@ static int all_blocks(struct walk *walk, int device)
 {
     const struct plan_device *shape = &walk->process->device[device];
     const uint64_t chunks = shape->context_chunks - extra_chunks(shape->context_chunks);
-    int rc = context_range(walk, device, chunks / 2 * CHUNK);
-    for (size_t b = 0; b < shape->block_count && !rc; b++)
-        rc = device_range(walk, device, shape->blocks[b].offset, shape->blocks[b].bytes);
-    return rc ? rc : context_range(walk, device, (chunks - chunks / 2) * CHUNK + BLOCKS_TAIL);
+    int rc = 0;
+    for (size_t b = shape->block_count; b > 0 && !rc; b--)
+        rc = device_range(walk, device, shape->blocks[b - 1].offset, shape->blocks[b - 1].bytes);
+    return rc ? rc : context_range(walk, device, chunks * CHUNK + BLOCKS_TAIL);
 }
 
 /* What follows the large ranges: `REGION_NOTIFIER` stands for one chunk of context memory. */
@@ -190,6 +203,8 @@ static int copies(struct walk *walk)
 {
     int rc = 0;
     for (int d = walk->process->device_count - 1; d >= 0 && !rc; d--) {
+        if (!walk->process->device[d].in_use)
+            continue;
         walk->vram = 0;
         rc = context_range(walk, d, HEAD_CHUNKS * CHUNK + HEAD_TAIL);
         if (!rc)
@@ -262,7 +277,7 @@ static int host_maps(struct walk *walk, enum op_kind kind)
 {
     int rc = 0;
     for (int d = walk->process->device_count - 1; d >= 0; d--)
-        for (int r = REGION_PHASE_COUNT; r < REGION_HOST_END && !rc; r++)
+        for (int r = REGION_PHASE_COUNT; r < REGION_HOST_END && walk->process->device[d].in_use && !rc; r++)
             rc = emit(walk, kind, d, (enum region)r, plan_region((enum region)r).bytes);
     return rc;
 }

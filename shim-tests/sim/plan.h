@@ -12,8 +12,9 @@
 #define MAX_DEVICES 8
 #define HOST_PAGES 19
 
-/* The driver's mappings of one device. Up to STAGE_LAST they exist only inside a phase, at low addresses;
- * the others exist while the process runs and are placeholders while it is checkpointed. */
+/* The driver's mappings of one device. Those before PHASE_COUNT exist only inside a phase, at low addresses; the others exist
+ * while the process runs and are placeholders while it is checkpointed: those before HOST_END from the context on, the rest
+ * from cuInit on. So a device without a context has all but the middle ones. */
 enum region {
     REGION_NOTIFIER,   /* 0x10000 */
     REGION_PUSH_A,     /* 0x200000 */
@@ -54,24 +55,25 @@ struct region_shape plan_region(enum region region);
 uint64_t plan_region_offset(enum region region);
 uint64_t plan_vram_offset(void);
 
-/* Where a mapping of a phase is asked for. `ordinal` counts the devices in use. */
+/* Where a mapping of a phase is asked for. */
 uint64_t plan_low_address(int ordinal, enum region region);
 /* Where a host region with a fixed place is asked for; 0: anywhere. */
 uint64_t plan_host_address(int ordinal, enum region region);
 
 struct plan_block {
     uint64_t offset; /* in device memory, a multiple of CHUNK */
-    uint64_t bytes;  /* a multiple of CHUNK */
+    uint64_t bytes;  /* that travel; see plan_block_at */
 };
 
 struct plan_device {
+    bool in_use;             /* a context exists; without one there is nothing to copy */
     uint64_t context_chunks; /* see plan_context_chunks */
-    const struct plan_block *blocks;
+    const struct plan_block *blocks; /* sorted by offset */
     size_t block_count;
 };
 
 struct plan_process {
-    int device_count; /* devices in use */
+    int device_count; /* all devices that the process sees */
     struct plan_device device[MAX_DEVICES];
 };
 
@@ -90,7 +92,7 @@ enum op_kind {
 
 struct plan_op {
     enum op_kind kind;
-    int device; /* ordinal among the devices in use */
+    int device;
     enum region region;
     uint64_t bytes;
     uint64_t buffer_offset;
@@ -108,11 +110,15 @@ uint64_t plan_context_bytes(uint64_t context_chunks);
 /* The ranges of a device's backing file that hold the context's own bytes and travel through the buffer, one
  * per index from 0; false after the last. */
 bool plan_context_range(uint64_t context_chunks, int index, uint64_t *file_offset, uint64_t *bytes);
+/* The block of an allocation: its exact bytes, as in the traces, but not less than a chunk, in which the real driver packs
+ * small ones. It takes whole chunks of device memory; `plan_block_end` is where the next may begin. */
+struct plan_block plan_block_at(uint64_t offset, uint64_t bytes);
+uint64_t plan_block_end(const struct plan_block *block);
 uint64_t plan_length(const struct plan_process *process);
 
 int plan_checkpoint(const struct plan_process *process, plan_visitor visit, void *context);
 int plan_restore(const struct plan_process *process, plan_visitor visit, void *context);
-/* The tail of a phase that failed, for the devices in use: teardown of the phase's mappings, and placeholders. */
+/* The tail of a phase that failed: teardown of the phase's mappings, and placeholders. */
 int plan_teardown(const struct plan_process *process, bool restore, plan_visitor visit, void *context);
 int plan_placeholders(const struct plan_process *process, plan_visitor visit, void *context);
 

@@ -117,16 +117,15 @@ int restore_thread_start(void)
     return pthread_detach(thread);
 }
 
-int driver_plan(struct plan_process *process, int map[MAX_DEVICES])
+int driver_plan(struct plan_process *process)
 {
-    *process = (struct plan_process){0};
+    int in_use = 0;
+    *process = (struct plan_process){.device_count = driver.device_count};
     for (int d = 0; d < driver.device_count; d++) {
         const struct device *device = &driver.device[d];
-        if (!device->in_use)
-            continue;
-        map[process->device_count] = d;
-        process->device[process->device_count++] =
-            (struct plan_device){device->context_chunks, device->blocks, device->block_count};
+        process->device[d] =
+            (struct plan_device){device->in_use, device->context_chunks, device->blocks, device->block_count};
+        in_use += device->in_use;
     }
-    return process->device_count;
+    return in_use;
 }

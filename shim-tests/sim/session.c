@@ -42,14 +42,14 @@ static bool parse_name(const char *name, int *command_number, int *answer_number
     return true;
 }
 
-/* No such process: invalid value. A process without a restore thread: not initialised. */
+/* As the real driver: 304 if there is no such process, 3 if it has no restore thread. */
 CUresult session_find(int pid, int *tid, int *command_number, int *answer_number)
 {
     char path[64], name[32];
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *tasks = pid > 0 ? opendir(path) : NULL;
     if (!tasks)
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_OPERATING_SYSTEM;
     CUresult rc = CUDA_ERROR_NOT_INITIALIZED;
     for (struct dirent *entry; rc && (entry = readdir(tasks));) {
         *tid = atoi(entry->d_name);

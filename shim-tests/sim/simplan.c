@@ -1,12 +1,15 @@
 /* Prints, as CSV in the format of the recorded traces, the plan of a process that does not exist:
- * `simplan checkpoint|restore CONTEXT_MIB MIB [MIB ...]`, one MIB per device in use. Addresses that the
- * kernel chooses are printed as the name of the region. */
+ * `simplan checkpoint|restore CONTEXT_MIB DEVICE [DEVICE ...]`. A DEVICE that the process sees is `-` if it has no context there,
+ * else the sizes of its allocations in their order, separated by commas: in MiB, or in bytes with a `b` behind. Addresses
+ * that the kernel chooses are printed as the name of the region. */
 #include "slots.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "plan.h"
+
+#define MAX_BLOCKS 64
 
 static void print_address(const struct plan_op *op)
 {
@@ -54,19 +57,46 @@ static int print_op(void *context, const struct plan_op *op)
     }
 }
 
+/* False if the text is no list of sizes, or too long a one. */
+static bool parse_device(const char *text, uint64_t context_chunks, struct plan_device *device)
+{
+    static struct plan_block blocks[MAX_DEVICES * MAX_BLOCKS];
+    static size_t used;
+    *device = (struct plan_device){.context_chunks = context_chunks, .blocks = &blocks[used]};
+    if (strcmp(text, "-") == 0)
+        return true;
+    device->in_use = true;
+    uint64_t offset = plan_context_bytes(context_chunks);
+    for (;;) {
+        char *end;
+        uint64_t bytes = strtoull(text, &end, 10);
+        if (end == text || bytes == 0 || device->block_count == MAX_BLOCKS)
+            return false;
+        if (*end == 'b')
+            end++;
+        else
+            bytes *= MIB;
+        blocks[used] = plan_block_at(offset, bytes);
+        offset = plan_block_end(&blocks[used++]);
+        device->block_count++;
+        if (*end == '\0')
+            return true;
+        if (*end != ',')
+            return false;
+        text = end + 1;
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 4 || argc - 3 > MAX_DEVICES) {
-        fprintf(stderr, "usage: simplan checkpoint|restore CONTEXT_MIB MIB [MIB ...]\n");
-        return 2;
-    }
     struct plan_process process = {.device_count = argc - 3};
-    struct plan_block blocks[MAX_DEVICES];
-    const uint64_t chunks = plan_context_chunks(strtoull(argv[2], NULL, 10));
-    for (int d = 0; d < process.device_count; d++) {
-        blocks[d].offset = plan_context_bytes(chunks);
-        blocks[d].bytes = strtoull(argv[3 + d], NULL, 10) * MIB / CHUNK * CHUNK;
-        process.device[d] = (struct plan_device){chunks, &blocks[d], 1};
+    bool good = argc >= 4 && process.device_count <= MAX_DEVICES;
+    for (int d = 0; good && d < process.device_count; d++)
+        good = parse_device(argv[3 + d], plan_context_chunks(strtoull(argv[2], NULL, 10)), &process.device[d]);
+    if (!good) {
+        fprintf(stderr, "usage: simplan checkpoint|restore CONTEXT_MIB DEVICE [DEVICE ...]\n"
+                        "DEVICE: SIZE[,SIZE...] (MiB, or bytes as 1000b), or - for one without a context\n");
+        return 2;
     }
     puts("t_us,duration_us,call,direction,address,buffer_offset,bytes,prot,flags_hex");
     return strcmp(argv[1], "restore") == 0 ? plan_restore(&process, print_op, NULL)

@@ -107,11 +107,18 @@ fn states_and_wrong_orders() {
     assert_state(&driver, &app, "running");
 }
 
+/// The real driver's answers, as measured (580.159.04, two H200s, 2026-11-29).
 #[test]
 fn processes_without_cuda() {
     let driver = SimDriver::build(false);
-    assert_eq!(driver.control("state", std::process::id(), &[]).code, 3);
-    assert_eq!(driver.control("state", 0x7fff_fffe, &[]).code, 1);
+    for action in ["state", "lock", "tid"] {
+        for pid in [std::process::id(), 1] {
+            assert_eq!(driver.control(action, pid, &[]).code, 3, "{action} {pid}");
+        }
+        let missing = driver.control(action, 0x7fff_fffe, &[]);
+        assert_eq!(missing.code, BEYOND, "{action}");
+        assert!(missing.stderr.contains(": 304 ("), "{missing:?}");
+    }
 }
 
 #[test]
