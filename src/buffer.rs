@@ -8,7 +8,6 @@ use crate::text::Text;
 use crate::{cgroup, sys};
 
 const HUGE: usize = 2 << 20;
-const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
@@ -36,18 +35,18 @@ impl Memory {
     }
 
     /// Whether it can hold a buffer of `len` bytes and the stacks.
-    pub const fn fits(&self, len: usize) -> bool {
+    pub fn fits(&self, len: usize) -> bool {
         self.tail && self.mapped >= mapped_len(len, true)
     }
 }
 
 /// Bytes that are mapped for a buffer of `len`: with a tail at most 2.5 MiB more, so that strict overcommit accounting is
 /// not charged much more than the driver asked for; without one exactly the driver's pages, which its munmap takes away.
-pub const fn mapped_len(len: usize, tail: bool) -> usize {
+pub fn mapped_len(len: usize, tail: bool) -> usize {
     if tail {
         (len + STACKS).next_multiple_of(HUGE)
     } else {
-        len.next_multiple_of(PAGE)
+        len.next_multiple_of(sys::page_size())
     }
 }
 
@@ -122,32 +121,15 @@ fn map_hugetlb(mapped: usize) -> Result<Memory, i32> {
 }
 
 /// Maps `mapped` bytes at a multiple of 2 MiB. The address range is reserved without access first, which strict overcommit
-/// accounting does not charge, so that never more than `mapped` is charged.
+/// accounting does not charge, and then opened in part, so that never more than `mapped` is charged and there is no moment
+/// at which another thread's mapping could come to lie in it.
 fn map_aligned(mapped: usize) -> Result<usize, i32> {
     let reserved = mapped.checked_add(HUGE).ok_or(libc::ENOMEM)?;
     // SAFETY: a new mapping anywhere.
-    let base = unsafe {
-        sys::mmap(
-            0,
-            reserved,
-            libc::PROT_NONE,
-            ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    }?;
+    let base = unsafe { sys::mmap(0, reserved, libc::PROT_NONE, ANONYMOUS, -1, 0) }?;
     let start = base.next_multiple_of(HUGE);
-    // SAFETY: replaces a part of the reservation made above.
-    let got = unsafe {
-        sys::mmap(
-            start,
-            mapped,
-            READ_WRITE,
-            ANONYMOUS | libc::MAP_FIXED,
-            -1,
-            0,
-        )
-    };
+    // SAFETY: a part of the reservation made above.
+    let got = unsafe { sys::mprotect(start, mapped, READ_WRITE) };
     if let Err(errno) = got {
         // SAFETY: the reservation is ours and unused.
         let _ = unsafe { sys::munmap(base, reserved) };
@@ -231,8 +213,12 @@ pub fn hollow(start: usize, mapped: usize) {
     let _ = unsafe { sys::madvise(start, mapped, libc::MADV_DONTNEED) };
 }
 
-/// Frees the pages of a kept buffer from `resident` bytes on.
+/// Frees the pages of a kept buffer from `resident` bytes on, the helpers' stacks among them. Not for hugetlb pages: they might
+/// not be had again when they are touched, and that is a SIGBUS.
 pub fn trim(memory: &Memory, resident: u64) {
+    if memory.pages == PageKind::Hugetlb {
+        return;
+    }
     let from = usize::try_from(resident).unwrap_or(usize::MAX);
     let from = from.checked_next_multiple_of(HUGE).unwrap_or(usize::MAX);
     if from < memory.mapped {
@@ -274,7 +260,10 @@ mod tests {
     #[test]
     fn without_a_tail_the_mapping_is_what_the_driver_will_unmap() {
         let memory = map(40_000_123, PageKind::Hugetlb, false, |_| {}).unwrap();
-        assert_eq!(memory.mapped, 40_000_123usize.next_multiple_of(PAGE));
+        assert_eq!(
+            memory.mapped,
+            40_000_123usize.next_multiple_of(sys::page_size())
+        );
         assert_eq!(memory.stacks(), None);
         assert!(!memory.fits(1));
         // SAFETY: nobody uses it.
@@ -284,17 +273,16 @@ mod tests {
     #[test]
     fn the_buffer_is_one_mapping() {
         let memory = map(64 << 20, PageKind::Thp, true, |_| {}).unwrap();
-        let [object] = [memory.start];
-        let mut found = None;
-        crate::maps::for_each(|mapping| {
-            if mapping.contains(object) {
-                found = Some((mapping.start, mapping.end));
-            }
-            true
-        });
+        let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let ranges = text
+            .lines()
+            .filter_map(|line| crate::maps::parse_line(line.as_bytes()));
+        let found = ranges
+            .into_iter()
+            .find(|mapping| mapping.contains(memory.start))
+            .unwrap();
         // A kernel without huge pages may merge it with a neighbour: then it is part of one.
-        let (start, end) = found.unwrap();
-        assert!(start <= memory.start && end >= memory.start + memory.mapped);
+        assert!(found.start <= memory.start && found.end >= memory.start + memory.mapped);
         // SAFETY: nobody uses it.
         unsafe { unmap(&memory) }.unwrap();
     }

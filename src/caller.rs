@@ -8,14 +8,28 @@ const FRAMES: usize = 24;
 /// Our frames lie within this many bytes above the innermost one (measured: 8 KiB); nothing beyond is ever read.
 const REACH: usize = 32 << 10;
 
-/// The object that called into this library; `None` when the stack cannot be followed, or the call came from no file. Must
-/// be called from within the exported function, on its thread.
+/// Who called into this library.
+#[derive(Clone, Copy, Debug)]
+pub enum Caller {
+    /// A loaded object.
+    Object(maps::Object),
+    /// Text that belongs to no file, or none.
+    NoObject,
+    /// The stack cannot be followed: a build without frame pointers.
+    Unknown,
+}
+
+/// Finds the caller. Must be called from within the exported function, on its thread.
 #[inline(never)]
-pub fn find() -> Option<maps::Object> {
+pub fn find() -> Caller {
     let own = own::memory();
-    let address = first_return_address_outside(|address| own.spans(address))?;
-    let [object] = maps::objects_of(&[address]);
-    object.filter(|object| object.hit.executable)
+    match first_return_address_outside(|address| own.spans(address)) {
+        None => Caller::Unknown,
+        Some(address) => match maps::object_of(address).filter(|object| object.hit.executable) {
+            Some(object) => Caller::Object(object),
+            None => Caller::NoObject,
+        },
+    }
 }
 
 /// Follows frame pointers for as long as they return into this library. Each pointer that is read was stored by a frame of
@@ -117,8 +131,7 @@ mod tests {
     fn the_walk_ends_at_the_first_address_that_is_not_ours() {
         // In a test program everything is "ours" but what the condition says: the first caller.
         let address = first_return_address_outside(|_| false).unwrap();
-        let [object] = maps::objects_of(&[address]);
-        assert!(object.unwrap().hit.executable);
+        assert!(maps::object_of(address).unwrap().hit.executable);
         // Whatever the frames of the test runner hold, the walk ends.
         let _ = first_return_address_outside(|_| true);
     }

@@ -1,5 +1,5 @@
-//! How many threads a phase gets: the least of affinity, cgroup quota, a cap by use, and the record's cap; an option wins
-//! over all but the record's cap. Read anew in each phase.
+//! How many threads a phase gets: the least of affinity, cgroup quota, the record's cap, and the option, or where there is
+//! none a cap by use. Read anew in each phase. More threads than CPUs never pay: every chunk would wait for a descheduled one.
 
 use crate::crew::HELPERS;
 use crate::{cgroup, sys};
@@ -29,11 +29,7 @@ pub fn threads(option: u32, record_cap: u32, usage: Use) -> u32 {
 }
 
 fn choose(option: u32, record_cap: u32, machine: u32, usage: Use) -> u32 {
-    let wanted = if option > 0 {
-        option
-    } else {
-        machine.min(usage.cap())
-    };
+    let wanted = if option > 0 { option } else { usage.cap() }.min(machine);
     let capped = if record_cap > 0 {
         wanted.min(record_cap)
     } else {
@@ -47,15 +43,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_wins_and_the_option_wins_over_it() {
+    fn the_least_wins_and_the_option_wins_over_the_cap() {
         assert_eq!(choose(0, 0, 192, Use::Fresh), 16);
         assert_eq!(choose(0, 0, 192, Use::Ready), 10);
         assert_eq!(choose(0, 0, 3, Use::Ready), 3);
         assert_eq!(choose(0, 2, 8, Use::Fresh), 2);
         assert_eq!(choose(0, 0, 0, Use::Fresh), 1);
-        assert_eq!(choose(20, 0, 2, Use::Ready), 20);
-        assert_eq!(choose(20, 4, 2, Use::Ready), 4);
-        assert_eq!(choose(64, 0, 2, Use::Ready), 32);
+        assert_eq!(choose(20, 0, 2, Use::Ready), 2);
+        assert_eq!(choose(20, 0, 24, Use::Ready), 20);
+        assert_eq!(choose(20, 4, 24, Use::Ready), 4);
+        assert_eq!(choose(64, 0, 192, Use::Ready), 32);
         assert!(threads(0, 0, Use::Fresh) >= 1);
     }
 }

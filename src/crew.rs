@@ -26,6 +26,9 @@ pub const STACKS: usize = HELPERS * STACK;
 const IDLE_NS: u64 = 20_000_000;
 /// A crew that has had no copy at all leaves after this.
 const UNUSED_NS: u64 = 2_000_000_000;
+/// A copy that goes on for so long does not need a helper that has nothing to do: its caller waits for one that somebody
+/// stopped, or is gone itself in mid-copy.
+const COPY_NS: u64 = 2_000_000_000;
 /// How long the end of a phase waits for helpers to be gone. They leave within some 50 us unless somebody stopped them.
 const LEAVE_NS: u64 = 200_000_000;
 /// Looks at the board between two looks at the clock.
@@ -46,6 +49,8 @@ pub struct Crew {
     last_copy_ns: AtomicU64,
     /// 1 while a copy goes on.
     copying: AtomicU32,
+    /// When it began.
+    copy_began_ns: AtomicU64,
     /// Where helpers that leave by themselves say why; null = nowhere.
     left: AtomicPtr<AtomicU32>,
 }
@@ -59,6 +64,7 @@ pub static CREW: Crew = Crew {
     born_ns: AtomicU64::new(0),
     last_copy_ns: AtomicU64::new(0),
     copying: AtomicU32::new(0),
+    copy_began_ns: AtomicU64::new(0),
     left: AtomicPtr::new(core::ptr::null_mut()),
 };
 
@@ -113,7 +119,10 @@ impl Crew {
             return result;
         }
         let epoch = self.epoch.load(Ordering::Relaxed);
-        let mask = sys::block_signals();
+        let Ok(mask) = sys::block_signals() else {
+            result.refused = true;
+            return result;
+        };
         for (index, tid) in self.tids.iter().enumerate().take(wanted) {
             if tid.load(Ordering::Acquire) != 0 {
                 continue;
@@ -144,6 +153,7 @@ impl Crew {
         for tid in &self.tids {
             tid.store(0, Ordering::Relaxed);
         }
+        self.prefault.forget_threads();
     }
 
     /// Copies with everybody who is there; all bytes are there when it returns. `threads` is how many the parts are cut
@@ -160,7 +170,8 @@ impl Crew {
         threads: usize,
         copy: Copy,
     ) -> u32 {
-        self.copying.store(1, Ordering::Relaxed);
+        self.copy_began_ns.store(sys::now_ns(), Ordering::Relaxed);
+        self.copying.store(1, Ordering::Release);
         let mut redone = 0;
         if len < plan::ALONE_BELOW || threads < 2 {
             // SAFETY: promised by the caller.
@@ -276,7 +287,9 @@ impl Crew {
     fn leave(&self) -> End {
         let now = sys::now_ns();
         if self.copying.load(Ordering::Acquire) != 0 {
-            return End::Running;
+            let began = self.copy_began_ns.load(Ordering::Relaxed);
+            let long = now > began.saturating_add(COPY_NS);
+            return if long { End::Idle } else { End::Running };
         }
         let last = self.last_copy_ns.load(Ordering::Relaxed);
         if last != 0 {
@@ -329,7 +342,7 @@ unsafe extern "C" fn helper(argument: usize) -> ! {
             idle = 0;
             continue;
         }
-        idle = idle.saturating_add(1);
+        idle = idle.wrapping_add(1).max(1);
         if idle < SPINS {
             core::hint::spin_loop();
         } else {

@@ -62,7 +62,8 @@ fn helpers_of_this_process() -> Vec<String> {
 fn copies_of_every_length_are_right_and_nobody_stays() {
     let phase = Phase::begin();
     // Something to populate keeps the crew from leaving before the first copy.
-    CREW.prefault.arm(1 << 12, 1 << 40, How::Populate, 0);
+    CREW.prefault
+        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     assert_eq!(
         phase.recruit(3),
         Recruited {
@@ -149,7 +150,7 @@ fn prefault_now_leaves_nothing_to_do() {
     // SAFETY: a new mapping anywhere.
     let start =
         unsafe { sys::mmap(0, len, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }.unwrap();
-    CREW.prefault.arm(start, len, How::TouchSmall, 1);
+    CREW.prefault.arm(start, len, len, How::TouchSmall, 1);
     phase.recruit(2);
     CREW.prefault_now();
     assert!(CREW.prefault.is_done());
@@ -162,7 +163,8 @@ fn prefault_now_leaves_nothing_to_do() {
 #[test]
 fn helpers_are_named_and_block_every_signal() {
     let phase = Phase::begin();
-    CREW.prefault.arm(1 << 12, 1 << 40, How::Populate, 0);
+    CREW.prefault
+        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     phase.recruit(2);
     // The copy makes it sure that both have begun: it is only over when the helpers could have been named.
     let deadline = sys::now_ns() + 5_000_000_000;

@@ -53,26 +53,10 @@ impl Libcuda {
         named.then_some(Libcuda { memory, base })
     }
 
-    /// Searches all loaded objects; for callers whose stack says nothing.
+    /// Searches the loaded objects; for callers whose stack says nothing.
     pub fn search() -> Option<Self> {
-        let mut from = 0;
-        loop {
-            let mut candidate = None;
-            maps::for_each(|mapping| {
-                let first = mapping.inode != 0
-                    && mapping.offset == 0
-                    && mapping.readable
-                    && mapping.start > from;
-                if first {
-                    candidate = Some(mapping.start);
-                }
-                !first
-            });
-            from = candidate?;
-            if let Some(found) = Self::at(from) {
-                return Some(found);
-            }
-        }
+        let candidates: [Option<usize>; 4] = maps::objects_named(b"libcuda.so");
+        candidates.into_iter().flatten().find_map(Self::at)
     }
 
     /// Load address.
@@ -144,6 +128,12 @@ impl Libcuda {
             if current as usize == holding.ours.load(Ordering::Relaxed) {
                 continue;
             }
+            // The loader resolves a slot once, and only one that held a stub. Whatever else wrote there hooks it too, and may
+            // go on to us: taking the slot again would send calls round in a circle.
+            let was_stub = holding.next.load(Ordering::Relaxed) == 0;
+            if !was_stub {
+                continue;
+            }
             let ours = holding.ours.load(Ordering::Relaxed);
             holding.address.store(0, Ordering::Release);
             if self.swap_in(holding, address, ours) == SlotState::Held {
@@ -163,6 +153,9 @@ fn recheck_one(holding: &Holding, libcuda: &Libcuda) -> SlotState {
     }
     if slot_word(address).load(Ordering::Acquire) == ours as u64 {
         return SlotState::Held;
+    }
+    if holding.next.load(Ordering::Relaxed) != 0 {
+        return SlotState::Changed;
     }
     holding.address.store(0, Ordering::Release);
     libcuda.swap_in(holding, address, ours)
@@ -214,8 +207,7 @@ mod tests {
     #[test]
     fn this_program_is_no_libcuda_and_has_no_slot() {
         let here = this_program_is_no_libcuda_and_has_no_slot as fn() as usize;
-        let [object] = maps::objects_of(&[here]);
-        assert!(Libcuda::at(object.unwrap().base).is_none());
+        assert!(Libcuda::at(maps::object_of(here).unwrap().base).is_none());
         assert!(Libcuda::search().is_none());
         assert!(intact());
         assert_eq!(next(Slot::Memcpy), None);

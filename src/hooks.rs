@@ -33,16 +33,13 @@ unsafe fn on_mmap(args: MapArgs) -> *mut c_void {
 
 #[inline(never)]
 unsafe fn attend_mmap(started: &startup::Started, args: &MapArgs, wanted: bool) -> *mut c_void {
-    let config = &started.config;
-    // SAFETY: the program's own call.
-    let pass = || unsafe { raw_or_next_mmap(started.next_mmap, args) };
     let answered = guard::barrier(|| {
         if record::get().drop.load(Relaxed) != 0 {
             release::drop_kept();
         }
         if wanted {
-            let libcuda = request::find_libcuda()?;
-            return Some(request::answer(args, config, &libcuda, pass));
+            // SAFETY: the program's own call.
+            return unsafe { request_mmap(started, args) };
         }
         if args.is_fixed() && region::any() {
             release::disturb(args.addr, args.len);
@@ -56,6 +53,16 @@ unsafe fn attend_mmap(started: &startup::Started, args: &MapArgs, wanted: bool) 
         // SAFETY: the program's own call.
         None => unsafe { pass_mmap(started.next_mmap, args) },
     }
+}
+
+/// A call that looks like the driver's request; `None` when it is somebody else's. Apart from the rest, whose stack it would
+/// make some kilobytes deeper for every `mmap` of the program while a buffer lives.
+#[inline(never)]
+unsafe fn request_mmap(started: &startup::Started, args: &MapArgs) -> Option<sys::SysResult> {
+    let libcuda = request::find_libcuda()?;
+    // SAFETY: the program's own call.
+    let pass = || unsafe { raw_or_next_mmap(started.next_mmap, args) };
+    Some(request::answer(args, &started.config, &libcuda, pass))
 }
 
 /// The address of the function behind ours: another preload's, or libc's.
@@ -175,13 +182,19 @@ unsafe extern "C" fn slot_munmap(addr: *mut c_void, len: size_t) -> c_int {
         return unsafe { next(addr, len) };
     };
     let began_ns = sys::now_ns();
-    match guard::barrier(|| release::unmap(addr as usize, len, &started.config)) {
+    let unmap = || match guard::is_off() {
+        true => release::unmap_when_off(addr as usize, len),
+        false => release::unmap(addr as usize, len, &started.config),
+    };
+    match guard::barrier(unmap) {
         // SAFETY: libcuda calls on a thread of libc.
         Some(Fate::Done(result)) => unsafe { sys::to_libc_status(result) },
         Some(Fate::PassAndTell(region)) => {
             // SAFETY: libcuda's own call.
             let status = unsafe { next(addr, len) };
-            guard::barrier(|| release::unmapped_by_driver(&region, began_ns, &started.config));
+            if status == 0 {
+                guard::barrier(|| release::unmapped_by_driver(&region, began_ns, &started.config));
+            }
             status
         }
         // SAFETY: libcuda's own call.

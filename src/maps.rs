@@ -17,11 +17,16 @@ pub struct Mapping {
     pub executable: bool,
     /// Offset in the file.
     pub offset: u64,
-    /// Inode, 0 for anonymous memory.
-    pub inode: u64,
+    /// Device and inode; an inode of 0 means anonymous memory. In a container, files of two file systems may share an inode.
+    pub file: (u64, u64),
 }
 
 impl Mapping {
+    /// Whether it is a file's.
+    pub const fn is_file(&self) -> bool {
+        self.file.1 != 0
+    }
+
     /// Whether the address lies inside.
     pub const fn contains(&self, address: usize) -> bool {
         self.start <= address && address < self.end
@@ -36,7 +41,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
     let range = fields.next()?;
     let perms = fields.next()?;
     let offset = parse_number(fields.next()?, 16)?;
-    let _device = fields.next()?;
+    let device = parse_device(fields.next()?)?;
     let inode = parse_number(fields.next()?, 10)?;
     let dash = range.iter().position(|&byte| byte == b'-')?;
     let (start, end) = (range.get(..dash)?, range.get(dash + 1..)?);
@@ -47,8 +52,30 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
         writable: perms.get(1) == Some(&b'w'),
         executable: perms.get(2) == Some(&b'x'),
         offset,
-        inode,
+        file: (device, inode),
     })
+}
+
+/// `major:minor`, in hex.
+fn parse_device(text: &[u8]) -> Option<u64> {
+    let colon = text.iter().position(|&byte| byte == b':')?;
+    let major = parse_number(text.get(..colon)?, 16)?;
+    let minor = parse_number(text.get(colon + 1..)?, 16)?;
+    Some(major << 32 | minor)
+}
+
+/// The path of a line of `/proc/self/maps`: what follows the inode; empty for anonymous memory.
+pub fn path_of(line: &[u8]) -> &[u8] {
+    let mut rest = line;
+    for _ in 0..5 {
+        rest = rest.trim_ascii_start();
+        let end = rest
+            .iter()
+            .position(|&byte| byte == b' ')
+            .unwrap_or(rest.len());
+        rest = rest.get(end..).unwrap_or_default();
+    }
+    rest.trim_ascii()
 }
 
 /// Digits of the given base, nothing else, without overflow.
@@ -121,12 +148,40 @@ fn read_lines(fd: usize, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
     }
 }
 
-/// Calls `each` for every mapping of this process until it returns false.
-pub fn for_each(mut each: impl FnMut(Mapping) -> bool) -> bool {
-    for_each_line(b"/proc/self/maps\0", |line| match parse_line(line) {
-        Some(mapping) => each(mapping),
+/// Calls `each` for every mapping of this process, with its line, until it returns false. False when the list cannot be read.
+fn for_each(mut each: impl FnMut(Mapping, &[u8]) -> bool) -> bool {
+    let mut take = |line: &[u8]| match parse_line(line) {
+        Some(mapping) => each(mapping, line),
         None => true,
-    })
+    };
+    // The process's own list is empty once its first thread has ended.
+    for_each_line(b"/proc/thread-self/maps\0", &mut take)
+        || for_each_line(b"/proc/self/maps\0", take)
+}
+
+/// Follows the list of mappings and knows which loaded object each belongs to.
+#[derive(Default)]
+struct Walk {
+    head: Option<Mapping>,
+    /// The head's object has had an executable mapping: a further beginning of the same file is a second copy of it.
+    has_text: bool,
+}
+
+impl Walk {
+    /// Takes the next mapping; the load address of the object that it is part of.
+    fn take(&mut self, mapping: &Mapping) -> Option<usize> {
+        let same = self.head.is_some_and(|head| head.file == mapping.file);
+        let begins = mapping.is_file()
+            && mapping.offset == 0
+            && (!same || (self.has_text && !mapping.writable));
+        if begins {
+            self.head = Some(*mapping);
+            self.has_text = false;
+        }
+        let head = self.head.filter(|head| head.file == mapping.file)?;
+        self.has_text |= mapping.executable;
+        Some(head.start)
+    }
 }
 
 /// The mapping that contains an address, and the load address of the file that it is part of.
@@ -138,25 +193,33 @@ pub struct Object {
     pub hit: Mapping,
 }
 
-/// Looks up objects for several addresses in one pass. An entry stays `None` when its address is in no file mapping.
-pub fn objects_of<const N: usize>(addresses: &[usize; N]) -> [Option<Object>; N] {
-    let mut found = [None; N];
-    let mut head: Option<Mapping> = None;
-    for_each(|mapping| {
-        if mapping.inode != 0
-            && mapping.offset == 0
-            && head.is_none_or(|old| old.inode != mapping.inode)
-        {
-            head = Some(mapping);
+/// The loaded object that an address lies in; `None` when it is in no file mapping.
+pub fn object_of(address: usize) -> Option<Object> {
+    let mut walk = Walk::default();
+    let mut found = None;
+    for_each(|mapping, _| {
+        let base = walk.take(&mapping);
+        if mapping.contains(address) {
+            found = base.map(|base| Object { base, hit: mapping });
+            return false;
         }
-        for (slot, &address) in found.iter_mut().zip(addresses) {
-            if mapping.contains(address) {
-                *slot = head
-                    .filter(|head| head.inode == mapping.inode)
-                    .map(|head| Object {
-                        base: head.start,
-                        hit: mapping,
-                    });
+        true
+    });
+    found
+}
+
+/// Load addresses of the objects that have text and whose path contains `name`: nothing else is to be read for its own name,
+/// since the first bytes of a file that is mapped but is no program may be a SIGBUS, or a device's.
+pub fn objects_named<const N: usize>(name: &[u8]) -> [Option<usize>; N] {
+    let mut walk = Walk::default();
+    let mut found = [None; N];
+    for_each(|mapping, line| {
+        let base = walk.take(&mapping);
+        let named =
+            mapping.executable && path_of(line).windows(name.len()).any(|part| part == name);
+        if named && base.is_some() && !found.contains(&base) {
+            if let Some(place) = found.iter_mut().find(|place| place.is_none()) {
+                *place = base;
             }
         }
         true
@@ -181,24 +244,22 @@ impl ObjectMemory {
             ranges: [(0, 0); OBJECT_MAPPINGS],
             used: 0,
         };
-        let mut inode = 0;
+        let mut walk = Walk::default();
         let mut end = base;
-        for_each(|mapping| {
+        for_each(|mapping, _| {
+            let of = walk.take(&mapping);
             if mapping.start < base {
                 return true;
             }
-            if mapping.start == base {
-                inode = mapping.inode;
+            let part = of == Some(base) || (!mapping.is_file() && mapping.start == end);
+            if part {
+                end = mapping.end;
+                if mapping.readable {
+                    memory.push(mapping);
+                }
             }
-            let part = mapping.inode == inode || (mapping.inode == 0 && mapping.start == end);
-            if inode == 0 || !part {
-                return inode != 0 && mapping.start < end.saturating_add(64 << 20);
-            }
-            end = mapping.end;
-            if mapping.readable {
-                memory.push(mapping);
-            }
-            true
+            // The next object, or this file once more, ends it.
+            part || of.is_none_or(|of| of == base)
         });
         memory
     }
@@ -232,8 +293,8 @@ impl crate::elf::Memory for ObjectMemory {
         {
             return false;
         }
-        // SAFETY: the range lay in one readable mapping of a loaded object a moment ago. The object is the caller of the
-        // function that runs now, or this library, so it cannot be unloaded meanwhile.
+        // SAFETY: the range lay in one readable mapping of a loaded program a moment ago: of the caller of the function that
+        // runs now, of this library, or of a libcuda whose restore thread this is. None of these can be unloaded meanwhile.
         unsafe {
             core::ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), out.len())
         };
@@ -244,7 +305,7 @@ impl crate::elf::Memory for ObjectMemory {
 /// Whether each address lies in a mapping that may be written.
 pub fn writable<const N: usize>(addresses: &[usize; N]) -> [bool; N] {
     let mut found = [false; N];
-    for_each(|mapping| {
+    for_each(|mapping, _| {
         for (slot, &address) in found.iter_mut().zip(addresses) {
             *slot |= mapping.writable && mapping.contains(address);
         }
@@ -265,24 +326,78 @@ mod tests {
         assert_eq!(mapping.start, 0x7f2e58e9b000);
         assert_eq!(mapping.end, 0x7f2e58ebd000);
         assert!(mapping.readable && !mapping.writable && mapping.executable);
-        assert_eq!((mapping.offset, mapping.inode), (0x1000, 12345));
-        assert_eq!(parse_line(b"7fff0-7fff1 rw-p 0 00:00 0").unwrap().inode, 0);
+        assert_eq!(
+            (mapping.offset, mapping.file),
+            (0x1000, (0xfe << 32, 12345))
+        );
+        assert!(!parse_line(b"7fff0-7fff1 rw-p 0 00:00 0").unwrap().is_file());
     }
 
     #[test]
     fn own_text_is_found_with_its_load_address() {
         let address = own_text_is_found_with_its_load_address as fn() as usize;
-        let [object, none] = objects_of(&[address, 1]);
-        let object = object.unwrap();
+        let object = object_of(address).unwrap();
         assert!(object.hit.executable && object.base <= object.hit.start);
         // SAFETY: the first mapped bytes of this very program.
         let magic = unsafe { core::slice::from_raw_parts(object.base as *const u8, 4) };
         assert_eq!(magic, b"\x7fELF");
-        assert!(none.is_none());
+        assert!(object_of(1).is_none());
         assert_eq!(
             writable(&[address, &raw const object as usize]),
             [false, true]
         );
+        let memory = ObjectMemory::of(object.base);
+        assert!(memory.spans(address) && !memory.spans(object.base - 1));
+        assert!(crate::elf::Memory::read(&memory, object.base, &mut [0; 64]));
+        assert!(!crate::elf::Memory::read(
+            &memory,
+            &raw const object as usize,
+            &mut [0; 8]
+        ));
+    }
+
+    #[test]
+    fn objects_are_found_by_a_part_of_their_path() {
+        let libc = object_of(libc::getpid as *const () as usize).unwrap();
+        let found: [Option<usize>; 2] = objects_named(b"libc.so.6");
+        assert_eq!(found, [Some(libc.base), None]);
+        assert_eq!(objects_named::<1>(b"libcuda.so"), [None]);
+    }
+
+    #[test]
+    fn a_second_copy_of_a_file_is_an_object_of_its_own() {
+        let mapping = |start: usize, perms: &str, offset: u64, inode: u64| Mapping {
+            start,
+            end: start + 0x1000,
+            readable: true,
+            writable: perms.contains('w'),
+            executable: perms.contains('x'),
+            offset,
+            file: (1, inode),
+        };
+        let mut walk = Walk::default();
+        let list = [
+            (mapping(0x1000, "r", 0, 7), Some(0x1000)),
+            (mapping(0x2000, "rx", 0x1000, 7), Some(0x1000)),
+            (mapping(0x3000, "rw", 0, 7), Some(0x1000)),
+            (mapping(0x4000, "rw", 0, 0), None),
+            (mapping(0x5000, "r", 0, 7), Some(0x5000)),
+            (mapping(0x6000, "rx", 0x1000, 7), Some(0x5000)),
+            (mapping(0x7000, "rx", 0x1000, 8), None),
+        ];
+        for (mapping, expected) in list {
+            assert_eq!(walk.take(&mapping), expected, "{mapping:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_what_follows_the_inode() {
+        assert_eq!(
+            path_of(b"1-2 r--p 0 fe:00 12    /usr/lib/with space.so"),
+            b"/usr/lib/with space.so"
+        );
+        assert_eq!(path_of(b"1-2 rw-p 0 00:00 0"), b"");
+        assert_eq!(path_of(b""), b"");
     }
 
     #[test]
@@ -320,7 +435,7 @@ mod tests {
             let line = format!("{start:08x}-{end:08x} rw-p {offset:08x} 00:00 {inode} ");
             let expected = Mapping {
                 start, end, readable: true, writable: true, executable: false,
-                offset: offset.into(), inode: inode.into(),
+                offset: offset.into(), file: (0, inode.into()),
             };
             prop_assert_eq!(parse_line(line.as_bytes()), Some(expected));
         }

@@ -123,13 +123,25 @@ impl Phase {
         add(&block.copied, bytes as u64);
     }
 
+    /// When the phase did its last work. Not when it was closed: that may be much later, even on another host.
+    fn useful_until(&self, end: End, prefault_done_ns: u64) -> u64 {
+        let block = &record::get().current;
+        if end == End::Covered {
+            sys::now_ns()
+        } else if self.last_copy_ns != 0 {
+            self.last_copy_ns
+        } else {
+            let mapped_ns = self.started_ns + block.mmap_ns.load(Relaxed);
+            prefault_done_ns.max(mapped_ns)
+        }
+    }
+
     /// Closes the phase and files it in the history. A crew that left by itself has said why before.
     pub fn close(&mut self, end: End, prefaulted: u64, prefault_done_ns: u64) {
         if !core::mem::take(&mut self.open) {
             return;
         }
         let block = &record::get().current;
-        let left = self.was_left();
         block.seq.write(|| {
             let _ =
                 block
@@ -140,11 +152,7 @@ impl Phase {
                 let took = prefault_done_ns.saturating_sub(self.started_ns);
                 block.prefault_ns.store(took, Relaxed);
             }
-            let until = if left && self.last_copy_ns != 0 {
-                self.last_copy_ns
-            } else {
-                sys::now_ns()
-            };
+            let until = self.useful_until(end, prefault_done_ns);
             block
                 .total_ns
                 .store(until.saturating_sub(self.started_ns), Relaxed);

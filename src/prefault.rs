@@ -47,6 +47,8 @@ pub struct Prefault {
     finished_ns: AtomicU64,
     refused: AtomicU32,
     slow: AtomicU32,
+    /// Bytes from `start` on that get the advice together: the whole mapping, so that it stays one.
+    advised: AtomicUsize,
 }
 
 impl Prefault {
@@ -70,11 +72,13 @@ impl Prefault {
             finished_ns: AtomicU64::new(0),
             refused: AtomicU32::new(0),
             slow: AtomicU32::new(0),
+            advised: zero(),
         }
     }
 
-    /// Sets a new range. No thread may be at work on the old one; `limit` threads at most prefault while copies go on.
-    pub fn arm(&self, start: usize, len: usize, how: How, limit: u32) {
+    /// Sets a new range: the first `len` bytes of a mapping of `mapped`. No thread may be at work on the old one; `limit`
+    /// threads at most prefault while copies go on.
+    pub fn arm(&self, start: usize, len: usize, mapped: usize, how: How, limit: u32) {
         let unit = if how == How::TouchSmall {
             SMALL_UNIT
         } else {
@@ -88,9 +92,11 @@ impl Prefault {
         for word in [&self.next, &self.done, &self.mark] {
             word.store(0, Ordering::Relaxed);
         }
-        for word in [&self.active, &self.refused, &self.slow] {
+        // Not `active`: each thread takes itself out of it.
+        for word in [&self.refused, &self.slow] {
             word.store(0, Ordering::Relaxed);
         }
+        self.advised.store(mapped, Ordering::Relaxed);
         self.limit.store(limit, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
         self.finished_ns.store(0, Ordering::Relaxed);
@@ -103,6 +109,11 @@ impl Prefault {
         self.slow.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
         self.finished_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Forgets threads that fork did not bring along.
+    pub fn forget_threads(&self) {
+        self.active.store(0, Ordering::Relaxed);
     }
 
     /// Tells that copies have come up to `offset`: what lies before needs no touch.
@@ -195,8 +206,8 @@ impl Prefault {
     fn count_slow(&self) {
         if self.slow.fetch_add(1, Ordering::Relaxed) + 1 == SLOW_MAX {
             let start = self.start.load(Ordering::Relaxed);
-            let len = self.end.load(Ordering::Relaxed) - start;
-            // The whole range, so that it stays one VMA; pages that are huge already stay so.
+            let len = self.advised.load(Ordering::Relaxed);
+            // The whole mapping, so that it stays one; pages that are huge already stay so.
             // SAFETY: changes how the range is faulted, no contents.
             let _ = unsafe { sys::madvise(start, len, libc::MADV_NOHUGEPAGE) };
         }
@@ -278,7 +289,7 @@ mod tests {
             unsafe { *((start + SMALL + 5) as *mut u8) = 42 };
             let prefault = Prefault::new();
             assert!(!prefault.step(false));
-            prefault.arm(start, len, how, 1);
+            prefault.arm(start, len, len, how, 1);
             assert!(!prefault.is_done());
             while prefault.step(false) {}
             assert!(prefault.is_done() && !prefault.was_refused());
@@ -297,7 +308,7 @@ mod tests {
         let len = 4 * SMALL_UNIT;
         let start = mapping(len);
         let prefault = Prefault::new();
-        prefault.arm(start, len, How::TouchSmall, 1);
+        prefault.arm(start, len, len, How::TouchSmall, 1);
         prefault.copied_up_to(3 * SMALL_UNIT);
         while prefault.step(false) {}
         assert!(prefault.is_done());
@@ -309,7 +320,7 @@ mod tests {
     #[test]
     fn a_refused_population_is_told() {
         let prefault = Prefault::new();
-        prefault.arm(1 << 12, 4096, How::Populate, 1);
+        prefault.arm(1 << 12, 4096, 4096, How::Populate, 1);
         assert!(prefault.step(false));
         assert!(prefault.was_refused() && prefault.is_done());
     }
@@ -317,7 +328,7 @@ mod tests {
     #[test]
     fn copies_come_first_beyond_the_limit() {
         let prefault = Prefault::new();
-        prefault.arm(1 << 12, 4096, How::Populate, 0);
+        prefault.arm(1 << 12, 4096, 4096, How::Populate, 0);
         assert!(!prefault.step(true));
         assert!(prefault.step(false));
     }

@@ -1,10 +1,11 @@
 //! The buffers that the driver holds: a small table that is looked up by address without a lock, from any thread.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{fence, AtomicU32, AtomicUsize, Ordering};
+
+use crate::sys;
 
 /// Most buffers that are remembered at once. The driver asks for one per process; more appear only when it forgets one.
 const REGIONS: usize = 4;
-const PAGE: usize = 4096;
 
 /// Where a buffer's memory came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +34,14 @@ pub struct Region {
 
 impl Region {
     /// The length as the kernel maps and unmaps it.
-    pub const fn page_len(&self) -> usize {
-        self.len.next_multiple_of(PAGE)
+    pub fn page_len(&self) -> usize {
+        self.len.next_multiple_of(sys::page_size())
     }
 
     /// Whether an munmap of this range takes away everything the driver asked for.
-    pub const fn is_whole(&self, addr: usize, len: usize) -> bool {
-        addr == self.start && len.next_multiple_of(PAGE) >= self.page_len()
+    pub fn is_whole(&self, addr: usize, len: usize) -> bool {
+        let pages = len.checked_next_multiple_of(sys::page_size());
+        addr == self.start && pages.unwrap_or(usize::MAX) >= self.page_len()
     }
 }
 
@@ -78,6 +80,7 @@ impl Cell {
             },
             pid: self.pid.load(Ordering::Relaxed),
         };
+        fence(Ordering::Acquire);
         // Taken out, or exchanged, while we read: the caller's range cannot have been in it.
         (self.start.load(Ordering::Acquire) == start).then_some(region)
     }
@@ -109,8 +112,12 @@ pub fn overlapping(addr: usize, len: usize) -> Option<Region> {
     CELLS.iter().filter_map(Cell::get).find(touches)
 }
 
-/// Enters a region; false when the table is full. One thread at a time.
+/// Enters a region; false when the table is full. One thread at a time. What the kernel has given away again cannot be a
+/// buffer any longer: regions that it overlaps are taken out.
 pub fn insert(region: &Region) -> bool {
+    while let Some(old) = overlapping(region.start, region.mapped) {
+        remove(old.start);
+    }
     let Some(cell) = CELLS
         .iter()
         .find(|cell| cell.start.load(Ordering::Relaxed) == 0)
@@ -188,9 +195,18 @@ mod tests {
         };
         assert!((1..4).all(|number| insert(&other(number))));
         assert!(!has_place() && !insert(&other(5)));
+        let over = Region {
+            start: (1 << 32) + 0x1000,
+            ..region
+        };
+        remove(2 << 32);
+        assert!(insert(&over));
+        assert_eq!(containing((1 << 32) + 0x1000, 1), Some(over));
+        assert_eq!(containing(1 << 32, 1), None);
         forget_others(1);
         assert!(has_place());
         remove(region.start);
+        remove(over.start);
         assert!(!any());
     }
 }

@@ -99,6 +99,15 @@ pub unsafe fn mmap(
     }
 }
 
+/// Changes what may be done with a range.
+///
+/// # Safety
+/// The range must be the caller's.
+pub unsafe fn mprotect(addr: usize, len: usize, prot: i32) -> SysResult {
+    // SAFETY: passed on to the caller's promise.
+    unsafe { call6(libc::SYS_mprotect, addr, len, prot as usize, 0, 0, 0) }
+}
+
 /// Unmaps a range.
 ///
 /// # Safety
@@ -124,6 +133,15 @@ pub unsafe fn mremap(addr: usize, old: usize, new: usize, flags: i32, target: us
 pub unsafe fn madvise(addr: usize, len: usize, advice: i32) -> SysResult {
     // SAFETY: passed on to the caller's promise.
     unsafe { call6(libc::SYS_madvise, addr, len, advice as usize, 0, 0, 0) }
+}
+
+/// Bytes of a page of this kernel; asked each time, since a process may have been moved.
+pub fn page_size() -> usize {
+    // SAFETY: reads the auxiliary vector; takes no lock.
+    match unsafe { libc::getauxval(libc::AT_PAGESZ) } {
+        0 => 4096,
+        size => size as usize,
+    }
 }
 
 /// Process id, asked of the kernel each time: after fork or vfork a remembered one lies.
@@ -326,11 +344,11 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout_ns: 
 }
 
 /// Blocks every signal of the calling thread and returns the mask from before.
-pub fn block_signals() -> u64 {
+pub fn block_signals() -> Result<u64, i32> {
     let all = u64::MAX;
     let mut old = 0u64;
     // SAFETY: the kernel reads and writes one 8-byte mask each.
-    let _ = unsafe {
+    unsafe {
         call6(
             libc::SYS_rt_sigprocmask,
             libc::SIG_SETMASK as usize,
@@ -340,8 +358,8 @@ pub fn block_signals() -> u64 {
             0,
             0,
         )
-    };
-    old
+    }?;
+    Ok(old)
 }
 
 /// Puts a mask back that [`block_signals`] returned.

@@ -34,8 +34,9 @@ impl<const N: usize> Text<N> {
         self.used
     }
 
-    /// Takes back everything after `len`.
+    /// Takes back everything after `len`, and with it what did not fit.
     pub fn truncate(&mut self, len: usize) {
+        self.cut &= len > self.used;
         self.used = self.used.min(len);
     }
 
@@ -75,5 +76,6 @@ mod tests {
         assert!(text.is_cut());
         text.truncate(2);
         assert_eq!(text.as_bytes(), b"12");
+        assert!(!text.is_cut());
     }
 }

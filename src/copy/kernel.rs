@@ -60,6 +60,8 @@ impl Kernel {
     };
 }
 
+/// Loops for other architectures; there only the caller runs them, which may call libc's memcpy.
+///
 /// # Safety
 /// Both ranges are valid for `len` bytes and do not overlap.
 unsafe fn portable(dst: *mut u8, src: *const u8, len: usize) {
@@ -69,7 +71,7 @@ unsafe fn portable(dst: *mut u8, src: *const u8, len: usize) {
 
 #[cfg(all(target_arch = "x86_64", not(cudasnap_portable)))]
 mod x86 {
-    use super::{portable, Isa, Kernel};
+    use super::{Isa, Kernel};
     use core::arch::x86_64::{
         __cpuid, __cpuid_count, __m128i, __m256i, __m512i, _mm256_loadu_si256, _mm256_stream_si256,
         _mm512_loadu_si512, _mm512_stream_si512, _mm_loadu_si128, _mm_sfence, _mm_stream_si128,
@@ -157,6 +159,23 @@ mod x86 {
         }
     }
 
+    /// Copies a few bytes. A helper must not call libc's memcpy, which is what any other form becomes: an interposed one would
+    /// run with the thread-local storage of another thread.
+    ///
+    /// # Safety
+    /// As [`super::Copy`].
+    #[inline(always)]
+    unsafe fn few(dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: promised by the caller; the direction flag is clear by the calling convention.
+        unsafe {
+            core::arch::asm!(
+                "rep movsb",
+                inout("rcx") len => _, inout("rdi") dst => _, inout("rsi") src => _,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+
     /// Brings `dst` to a multiple of a cache line with ordinary stores; returns the bytes taken.
     ///
     /// # Safety
@@ -165,7 +184,7 @@ mod x86 {
     unsafe fn head(dst: *mut u8, src: *const u8, len: usize) -> usize {
         let ahead = dst.align_offset(LINE).min(len);
         // SAFETY: promised by the caller.
-        unsafe { portable(dst, src, ahead) };
+        unsafe { few(dst, src, ahead) };
         ahead
     }
 
@@ -197,7 +216,7 @@ mod x86 {
                             flushed = at;
                         }
                     }
-                    portable(dst.add(at), src.add(at), len - at);
+                    few(dst.add(at), src.add(at), len - at);
                     if FLUSH {
                         flush_lines(src.add(flushed), len - flushed);
                     }

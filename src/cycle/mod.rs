@@ -5,6 +5,8 @@ pub mod copies;
 pub mod release;
 pub mod request;
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use cudasnap_wire::{End, Mode, Step};
 
 use crate::buffer::Memory;
@@ -22,8 +24,6 @@ const HOLLOWS: usize = 4;
 pub struct State {
     /// Process that this state is about.
     pid: u32,
-    /// Thread of the last request: the restore thread.
-    requester: u32,
     /// Load address of the libcuda that made the last request.
     libcuda: usize,
     /// The buffer whose copies are made; older ones are only remembered for their munmap.
@@ -49,11 +49,29 @@ pub struct State {
 
 static STATE: Exclusive<State> = Exclusive::new(State::new());
 
+/// Thread of the last request: the restore thread. Outside the state, so that other threads need not take it to see that a
+/// call is not theirs.
+static REQUESTER: AtomicU32 = AtomicU32::new(0);
+
+/// Process that the state is about; 0 = none yet.
+static ABOUT: AtomicU32 = AtomicU32::new(0);
+
+fn is_about(pid: u32) -> bool {
+    ABOUT.load(Ordering::Relaxed) == pid
+}
+
+fn note_requester(tid: u32) {
+    REQUESTER.store(tid, Ordering::Relaxed);
+}
+
+fn is_requester() -> bool {
+    REQUESTER.load(Ordering::Relaxed) == sys::gettid()
+}
+
 impl State {
     const fn new() -> Self {
         State {
             pid: 0,
-            requester: 0,
             libcuda: 0,
             current: None,
             memory: None,
@@ -107,10 +125,22 @@ impl State {
         if let Some(stacks) = memory.stacks() {
             crate::buffer::hollow(memory.start, stacks - memory.start);
         }
-        if let Some(place) = self.hollows.iter_mut().find(|place| place.is_none()) {
-            *place = Some(memory);
+        match self.hollows.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(memory),
+            // Never unmapped: addresses, but hardly any memory.
+            None => record::step(Step::HelperLate),
         }
         Ok(0)
+    }
+
+    /// Gives a kept buffer back.
+    fn drop_kept(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            let _ = self.dispose(kept);
+            if self.current.is_none() {
+                record::buffer(record::BufferState::None, 0, 0, 0);
+            }
+        }
     }
 
     /// Unmaps what waited for stopped helpers, once they are gone.
@@ -142,6 +172,7 @@ fn enter_anew(pid: u32) -> Option<Guard<'static, State>> {
             pid,
             ..State::new()
         };
+        ABOUT.store(pid, Ordering::Relaxed);
         CREW.forget_all();
         region::forget_others(pid);
     }

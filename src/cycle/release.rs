@@ -40,14 +40,14 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
         return unmap_in_child(&region, whole, len);
     }
     let Some(mut state) = super::enter(pid) else {
-        // Another thread of the driver is in the middle of a copy. The address must not be taken for a buffer again.
-        region::remove(region.start);
-        return unmap_in_child(&region, whole, len);
+        return unmap_while_busy(&region, whole, len);
     };
     match (whole, region.origin) {
         (true, Origin::WithTail) => Fate::Done(state.release(&region, len, config)),
         (true, Origin::Driver) => {
-            state.end_phase(End::Unmapped);
+            if state.current == Some(region) {
+                state.end_phase(End::Unmapped);
+            }
             Fate::PassAndTell(region)
         }
         (false, _) => {
@@ -59,11 +59,38 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
 
 /// In a child of fork the state is the parent's: only the addresses are right. The tail goes with the rest.
 fn unmap_in_child(region: &Region, whole: bool, len: usize) -> Fate {
-    if !whole || region.origin == Origin::Driver {
+    if !whole {
+        return Fate::Pass;
+    }
+    region::remove(region.start);
+    if region.origin == Origin::Driver {
         return Fate::Pass;
     }
     // SAFETY: the driver gives the range up, the tail is ours, and no helper lives in this process.
     Fate::Done(unsafe { sys::munmap(region.start, region.mapped.max(len)) })
+}
+
+/// Another thread of the driver is in the middle of a copy. The address must not be taken for a buffer again, and no helper
+/// may be left on what goes away.
+fn unmap_while_busy(region: &Region, whole: bool, len: usize) -> Fate {
+    record::step(Step::Disturbed);
+    if CREW.alive() > 0 && CREW.dismiss() > 0 {
+        region::remove(region.start);
+        record::step(Step::HelperLate);
+        buffer::hollow(region.start, region.page_len());
+        return Fate::Done(Ok(0));
+    }
+    unmap_in_child(region, whole, len)
+}
+
+/// The same after a panic, when the state means nothing any more.
+pub fn unmap_when_off(addr: usize, len: usize) -> Fate {
+    match region::overlapping(addr, len) {
+        Some(region) if region.pid == sys::getpid() => {
+            unmap_while_busy(&region, region.is_whole(addr, len), len)
+        }
+        _ => Fate::Pass,
+    }
 }
 
 /// The driver's own munmap of a watched buffer has returned.
@@ -94,32 +121,30 @@ pub fn disturb(addr: usize, len: usize) {
 
 /// Looks whether a lazy resolution in another thread has overwritten a held slot. Called at the restore thread's own mmaps.
 pub fn look_after_slots() {
-    if got::intact() {
+    if got::intact() || !super::is_requester() {
         return;
     }
     let Some(state) = super::enter(sys::getpid()) else {
         return;
     };
-    if state.requester != sys::gettid() {
-        return;
-    }
     if let Some(libcuda) = Libcuda::at(state.libcuda) {
         (0..libcuda.retake()).for_each(|_| record::step(Step::SlotRetaken));
     }
 }
 
-/// Frees a kept buffer: the tool has asked for it.
+/// Frees a kept buffer: the tool has asked for it, or the driver's own request is about to take its room.
 pub fn drop_kept() {
-    let Some(mut state) = super::enter(sys::getpid()) else {
-        return;
-    };
-    record::get().drop.store(0, Relaxed);
-    state.reclaim();
-    if let Some(kept) = state.kept.take() {
-        let _ = state.dispose(kept);
-        if state.current.is_none() {
-            record::buffer(BufferState::None, 0, 0, 0);
+    let pid = sys::getpid();
+    match super::enter(pid) {
+        Some(mut state) => {
+            record::get().drop.store(0, Relaxed);
+            state.reclaim();
+            state.drop_kept();
         }
+        // A process without a request has nothing to drop, and its next mmap must not come here again.
+        None if !super::is_about(pid) => record::get().drop.store(0, Relaxed),
+        // Another thread uses the state: the next mmap tries again.
+        None => {}
     }
 }
 
@@ -133,13 +158,14 @@ impl State {
         self.end_phase(End::Unmapped);
         let memory = self.memory;
         self.leave(region);
+        // A range longer than ours: the driver means its neighbour too.
         let behind = len.saturating_sub(region.mapped);
         if behind > 0 {
             // SAFETY: the driver's own range, beyond what is ours.
             let _ = unsafe { sys::munmap(region.start + region.mapped, behind) };
         }
         let result = match memory {
-            Some(memory) if config.keep && len.next_multiple_of(4096) == region.page_len() => {
+            Some(memory) if config.keep && behind == 0 => {
                 self.keep(memory, region.len, config.keep_max);
                 Ok(0)
             }
@@ -171,12 +197,13 @@ impl State {
         } else {
             keep_max.min(len as u64)
         };
-        if CREW.alive() == 0 {
+        // Hugetlb pages are kept whole or not at all.
+        let whole_fits = keep_max == 0 || memory.mapped as u64 <= keep_max;
+        if CREW.alive() == 0 && (memory.pages != PageKind::Hugetlb || whole_fits) {
             buffer::trim(&memory, limit);
             self.kept = Some(memory);
             record::buffer(BufferState::Kept, memory.start, len, memory.mapped);
         } else {
-            // A helper that somebody stopped may still lie on its stacks.
             let _ = self.dispose(memory);
         }
     }

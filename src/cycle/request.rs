@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use cudasnap_wire::{Direction, End, Mode, PageKind, Slot, SlotState, Step};
 
 use crate::buffer::{self, Memory};
-use crate::caller;
+use crate::caller::{self, Caller};
 use crate::config::Config;
 use crate::cpus::{self, Use};
 use crate::crew::{First, CREW, STACKS};
@@ -21,15 +21,22 @@ use super::State;
 
 /// Finds the libcuda that a matching `mmap` came from; `None` when it is somebody else's call.
 pub fn find_libcuda() -> Option<Libcuda> {
-    if let Some(libcuda) = caller::find().and_then(|object| Libcuda::at(object.base)) {
-        return Some(libcuda);
+    match caller::find() {
+        Caller::Object(object) => {
+            let libcuda = Libcuda::at(object.base);
+            if libcuda.is_none() && caller::is_restore_thread() {
+                // Perhaps another preload stands between libcuda and us. Its munmap would not come to us: the driver's own
+                // request it is.
+                record::step(Step::NotUnderstood);
+            }
+            libcuda
+        }
+        Caller::Unknown if caller::is_restore_thread() => {
+            record::step(Step::CallerByName);
+            Libcuda::search()
+        }
+        _ => None,
     }
-    // Another preload may stand between libcuda and us, or the frames say nothing.
-    if !caller::is_restore_thread() {
-        return None;
-    }
-    record::step(Step::CallerByName);
-    Libcuda::search()
 }
 
 /// What the exported `mmap` does with a request of libcuda. `pass` makes the driver's own call, unchanged.
@@ -45,6 +52,9 @@ pub fn answer(
     let mode = record::mode();
     let pid = sys::getpid();
     if mode == Mode::Off {
+        if let Some(mut state) = super::enter(pid) {
+            state.drop_kept();
+        }
         return pass();
     }
     let Some(mut state) = super::enter_anew(pid) else {
@@ -97,7 +107,7 @@ impl State {
         self.reclaim();
         self.current = None;
         self.memory = None;
-        self.requester = sys::gettid();
+        super::note_requester(sys::gettid());
         self.libcuda = libcuda.base();
         self.number = self.number.wrapping_add(1);
         self.look_around();
@@ -114,10 +124,12 @@ impl State {
         self.mode = mode;
         self.from_kept = false;
         self.threads = 1;
+        // Kept memory and the driver's own would be more than the driver alone takes.
+        self.drop_kept();
         let region = |start| Region {
             start,
             len: request.args.len,
-            mapped: request.args.len.next_multiple_of(4096),
+            mapped: request.args.len.next_multiple_of(sys::page_size()),
             origin: Origin::Driver,
             pid: self.pid,
         };
@@ -180,10 +192,12 @@ impl State {
         if let Some(kept) = self.kept.take() {
             if request.slots.unmaps && kept.fits(len) {
                 self.from_kept = true;
+                buffer::trim(&kept, len as u64);
                 return Ok(kept);
             }
             record::step(Step::KeptUnfit);
-            let _ = self.dispose(kept);
+            self.kept = Some(kept);
+            self.drop_kept();
         }
         let wanted = request.config.pages;
         let tail = request.slots.unmaps;
@@ -199,11 +213,13 @@ impl State {
 
     /// Fills hugetlb memory before anybody can touch it; without all its pages, other pages are taken.
     fn populate_or_step_down(&mut self, memory: Memory, len: usize) -> Result<Memory, Step> {
-        CREW.prefault
-            .arm(memory.start, memory.mapped, How::Populate, 0);
-        CREW.prefault_now();
-        if !CREW.prefault.was_refused() {
-            return Ok(memory);
+        if CREW.alive() == 0 {
+            let (start, mapped) = (memory.start, memory.mapped);
+            CREW.prefault.arm(start, mapped, mapped, How::Populate, 0);
+            CREW.prefault_now();
+            if CREW.prefault.is_done() && !CREW.prefault.was_refused() {
+                return Ok(memory);
+            }
         }
         record::step(Step::NoHugetlb);
         let _ = self.dispose(memory);
@@ -219,14 +235,16 @@ impl State {
             PageKind::Small => How::TouchSmall,
             _ => How::TouchHuge,
         };
-        if self.from_kept && request.config.keep_max == 0 {
+        let all_there = self.from_kept && request.config.keep_max == 0;
+        // A late helper of the phase before may be in the middle of a unit, and would mix the old range with the new.
+        if all_there || CREW.alive() > 0 {
             CREW.prefault.disarm();
             return;
         }
         // Measured best with 15 helpers: 9 may prefault while copies go on (H200 host, 24 GiB, fresh memory).
         let limit = (self.threads * 6 / 10).max(1);
         CREW.prefault
-            .arm(memory.start, request.args.len, how, limit);
+            .arm(memory.start, request.args.len, memory.mapped, how, limit);
     }
 
     fn open_checkpoint(&mut self, request: &Request<'_>, pages: PageKind) {

@@ -35,11 +35,12 @@ impl Seq {
 
     /// Marks the block as being written, runs `body`, marks it as consistent again.
     pub fn write(&self, body: impl FnOnce()) {
-        let before = self.0.load(Ordering::Relaxed);
-        self.0.store(before.wrapping_add(1), Ordering::Relaxed);
+        // Odd whatever it was: a writer that was lost in the middle (fork at that instant) must not turn the meaning round.
+        let odd = self.0.load(Ordering::Relaxed) | 1;
+        self.0.store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
         body();
-        self.0.store(before.wrapping_add(2), Ordering::Release);
+        self.0.store(odd.wrapping_add(1), Ordering::Release);
     }
 
     /// The counter now. A copy of the block is consistent when two readings around it are equal and even.
