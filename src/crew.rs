@@ -258,10 +258,12 @@ impl Crew {
         any
     }
 
-    /// Populates with the caller's own hands too, until every unit is done. For requests that must not be answered before.
+    /// Populates with the caller's own hands too, until every unit is done; for requests that must not be answered before. A
+    /// helper that somebody stopped in the middle is not waited for.
     pub fn prefault_now(&self) {
         while self.prefault.step(false) {}
-        while !self.prefault.is_done() && self.alive() > 0 {
+        let deadline = sys::now_ns().saturating_add(LEAVE_NS);
+        while !self.prefault.is_done() && self.alive() > 0 && sys::now_ns() < deadline {
             sys::sched_yield();
         }
     }

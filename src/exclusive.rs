@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// A value behind a word that names the process that uses it; 0 = nobody.
+/// A value behind a word that names the thread that uses it; 0 = nobody.
 pub struct Exclusive<T> {
     user: AtomicU32,
     value: UnsafeCell<T>,
@@ -23,24 +23,16 @@ impl<T> Exclusive<T> {
         }
     }
 
-    /// The value for a thread of process `pid`, unless any thread uses it.
-    pub fn try_use(&self, pid: u32) -> Option<Guard<'_, T>> {
-        self.take(0, pid)
-    }
-
-    /// The same, also from a user of another process: a use that was copied here by fork has no user in this one. Not for a
-    /// process that shares its memory with the user's (vfork).
-    pub fn try_use_after_fork(&self, pid: u32) -> Option<Guard<'_, T>> {
+    /// The value for thread `tid`, unless another uses it. From a user of which `is_gone` says that it does not exist, the
+    /// value is taken over: a thread that died in the middle, or one that fork did not bring along. The same thread is
+    /// refused too: it is in a signal handler, in the middle of its own use.
+    pub fn try_use(&self, tid: u32, is_gone: impl FnOnce(u32) -> bool) -> Option<Guard<'_, T>> {
         let user = self.user.load(Ordering::Relaxed);
-        if user == pid {
+        if user != 0 && (user == tid || !is_gone(user)) {
             return None;
         }
-        self.take(user, pid)
-    }
-
-    fn take(&self, from: u32, pid: u32) -> Option<Guard<'_, T>> {
         self.user
-            .compare_exchange(from, pid, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(user, tid, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         Some(Guard { owner: self })
     }
@@ -77,16 +69,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_user_is_refused_and_a_forked_one_taken_over() {
+    fn a_second_user_is_refused_and_a_gone_one_taken_over() {
         let value = Exclusive::new(7);
-        let first = value.try_use(10).unwrap();
-        assert!(value.try_use(10).is_none());
-        assert!(value.try_use(11).is_none());
-        assert!(value.try_use_after_fork(10).is_none());
-        let child = value.try_use_after_fork(11);
-        assert_eq!(child.as_deref(), Some(&7));
-        drop(child);
-        drop(first);
-        assert!(value.try_use(10).is_some());
+        let first = value.try_use(10, |_| false).unwrap();
+        assert!(value.try_use(11, |_| false).is_none());
+        assert!(value.try_use(10, |_| true).is_none());
+        let second = value.try_use(11, |gone| gone == 10);
+        assert_eq!(second.as_deref(), Some(&7));
+        drop(second);
+        core::mem::forget(first);
+        assert!(value.try_use(10, |_| false).is_some());
     }
 }

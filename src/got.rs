@@ -69,9 +69,12 @@ impl Libcuda {
         let Some(holding) = HOLDINGS.get(slot as usize) else {
             return SlotState::Unknown;
         };
-        if holding.address.load(Ordering::Acquire) != 0 {
+        let held = holding.address.load(Ordering::Acquire);
+        if held != 0 && (self.memory.spans(held) || maps::writable(&[held]) == [true]) {
             return recheck_one(holding, self);
         }
+        // Not held, or in a libcuda that was unloaded with its buffer.
+        holding.address.store(0, Ordering::Release);
         let Some(image) = Image::parse(&self.memory, self.base) else {
             return SlotState::Missing;
         };
@@ -93,7 +96,7 @@ impl Libcuda {
         holding.before.store(before as usize, Ordering::Relaxed);
         holding
             .next
-            .store(self.resolved(before as usize), Ordering::Relaxed);
+            .store(self.resolved(before as usize, ours), Ordering::Relaxed);
         holding.ours.store(ours, Ordering::Relaxed);
         // Published before the swap: from the swap on, another thread may call ours.
         holding.address.store(address, Ordering::Release);
@@ -107,9 +110,10 @@ impl Libcuda {
         SlotState::Changed
     }
 
-    /// 0 for a value inside libcuda itself: a lazy-binding stub, which must never be called by anyone else.
-    fn resolved(&self, value: usize) -> usize {
-        if self.memory.spans(value) {
+    /// 0 for a value inside libcuda itself: a lazy-binding stub, which must never be called by anyone else. The same for our
+    /// own function, which a slot that was given up may still hold.
+    fn resolved(&self, value: usize, ours: usize) -> usize {
+        if self.memory.spans(value) || value == ours {
             0
         } else {
             value

@@ -9,37 +9,54 @@ use core::sync::atomic::Ordering::Relaxed;
 use cudasnap_wire::Slot;
 use libc::{c_int, c_void, off_t, size_t};
 
+use crate::config::Config;
 use crate::cycle::release::Fate;
 use crate::cycle::{copies, release, request};
 use crate::request::MapArgs;
 use crate::{got, guard, record, region, startup, sys};
 
+/// Which of the two names the program called: another preload may stand behind one of them only.
+#[derive(Clone, Copy)]
+enum Name {
+    Mmap,
+    Mmap64,
+}
+
 /// An `mmap` call of the program; the body of both exported names.
 #[inline(always)]
-unsafe fn on_mmap(args: MapArgs) -> *mut c_void {
+unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
     let Some(started) = startup::get() else {
         // SAFETY: the program's own call.
         return unsafe { pass_mmap(None, &args) };
+    };
+    let next = match name {
+        Name::Mmap => started.next_mmap,
+        Name::Mmap64 => started.next_mmap64,
     };
     let wanted = args.looks_like_buffer();
     let attention = wanted || region::any() || record::get().drop.load(Relaxed) != 0;
     if !attention || guard::is_off() {
         // SAFETY: the program's own call.
-        return unsafe { pass_mmap(started.next_mmap, &args) };
+        return unsafe { pass_mmap(next, &args) };
     }
     // SAFETY: the program's own call.
-    unsafe { attend_mmap(started, &args, wanted) }
+    unsafe { attend_mmap(&started.config, next, &args, wanted) }
 }
 
 #[inline(never)]
-unsafe fn attend_mmap(started: &startup::Started, args: &MapArgs, wanted: bool) -> *mut c_void {
+unsafe fn attend_mmap(
+    config: &Config,
+    next: Option<NextMmap>,
+    args: &MapArgs,
+    wanted: bool,
+) -> *mut c_void {
     let answered = guard::barrier(|| {
         if record::get().drop.load(Relaxed) != 0 {
             release::drop_kept();
         }
         if wanted {
             // SAFETY: the program's own call.
-            return unsafe { request_mmap(started, args) };
+            return unsafe { request_mmap(config, next, args) };
         }
         if args.is_fixed() && region::any() {
             release::disturb(args.addr, args.len);
@@ -51,18 +68,22 @@ unsafe fn attend_mmap(started: &startup::Started, args: &MapArgs, wanted: bool) 
         // SAFETY: called from the program's thread.
         Some(result) => unsafe { sys::to_libc_pointer(result) },
         // SAFETY: the program's own call.
-        None => unsafe { pass_mmap(started.next_mmap, args) },
+        None => unsafe { pass_mmap(next, args) },
     }
 }
 
 /// A call that looks like the driver's request; `None` when it is somebody else's. Apart from the rest, whose stack it would
 /// make some kilobytes deeper for every `mmap` of the program while a buffer lives.
 #[inline(never)]
-unsafe fn request_mmap(started: &startup::Started, args: &MapArgs) -> Option<sys::SysResult> {
+unsafe fn request_mmap(
+    config: &Config,
+    next: Option<NextMmap>,
+    args: &MapArgs,
+) -> Option<sys::SysResult> {
     let libcuda = request::find_libcuda()?;
     // SAFETY: the program's own call.
-    let pass = || unsafe { raw_or_next_mmap(started.next_mmap, args) };
-    Some(request::answer(args, &started.config, &libcuda, pass))
+    let pass = || unsafe { raw_or_next_mmap(next, args) };
+    Some(request::answer(args, config, &libcuda, pass))
 }
 
 /// The address of the function behind ours: another preload's, or libc's.
@@ -100,20 +121,20 @@ unsafe fn raw_or_next_mmap(next: Option<NextMmap>, args: &MapArgs) -> sys::SysRe
 mod exported {
     // The macro's functions call each other without naming what they promise.
     #![allow(unsafe_op_in_unsafe_fn, missing_docs, clippy::missing_safety_doc)]
-    use super::{c_int, c_void, off_t, on_mmap, size_t, MapArgs};
+    use super::{c_int, c_void, off_t, on_mmap, size_t, MapArgs, Name};
 
     // redhook exports the name and catches panics. Its `real!` stays unused: it does `dlsym` inside a `Once`.
     redhook::hook! {
         unsafe fn mmap(addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t)
             -> *mut c_void => our_mmap {
-            on_mmap(MapArgs { addr: addr as usize, len, prot, flags, fd, offset })
+            on_mmap(MapArgs { addr: addr as usize, len, prot, flags, fd, offset }, Name::Mmap)
         }
     }
 
     redhook::hook! {
         unsafe fn mmap64(addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t)
             -> *mut c_void => our_mmap64 {
-            on_mmap(MapArgs { addr: addr as usize, len, prot, flags, fd, offset })
+            on_mmap(MapArgs { addr: addr as usize, len, prot, flags, fd, offset }, Name::Mmap64)
         }
     }
 }
@@ -125,6 +146,7 @@ pub fn replacement(slot: Slot) -> usize {
         Slot::Memmove => slot_memmove as *const () as usize,
         Slot::Munmap => slot_munmap as *const () as usize,
         Slot::Mremap => slot_mremap as *const () as usize,
+        Slot::Mprotect => slot_mprotect as *const () as usize,
         Slot::Mmap | Slot::Mmap64 | Slot::Madvise => 0,
     }
 }
@@ -230,4 +252,17 @@ unsafe extern "C" fn slot_mremap(
             sys::to_libc_pointer(sys::mremap(addr as usize, old, new, flags, target as usize))
         },
     }
+}
+
+type Mprotect = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
+
+unsafe extern "C" fn slot_mprotect(addr: *mut c_void, len: size_t, prot: c_int) -> c_int {
+    guard::barrier(|| release::disturb(addr as usize, len));
+    let next = match got::next(Slot::Mprotect) {
+        // SAFETY: what libcuda's own slot for this symbol held.
+        Some(address) => unsafe { core::mem::transmute::<usize, Mprotect>(address) },
+        None => libc::mprotect,
+    };
+    // SAFETY: libcuda's own call.
+    unsafe { next(addr, len, prot) }
 }

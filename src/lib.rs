@@ -29,6 +29,7 @@ mod elf;
 mod exclusive;
 mod got;
 mod guard;
+mod hollow;
 mod hooks;
 mod maps;
 mod own;

@@ -90,6 +90,10 @@ pub fn parse_number(digits: &[u8], base: u32) -> Option<u64> {
     })
 }
 
+/// Room for a line, and so what a look at the maps takes of the stack: it may be the 12 KiB one of a signal handler. What of a
+/// longer line is cut is the end of a long path.
+const LINE: usize = 768;
+
 /// Calls `each` for every line of a file until it returns false. Lines longer than the buffer arrive cut, once. Returns
 /// false when the file could not be opened or read.
 pub fn for_each_line(path: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> bool {
@@ -102,7 +106,7 @@ pub fn for_each_line(path: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> bool {
 }
 
 fn read_lines(fd: usize, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
-    let mut buffer = [0u8; 4096];
+    let mut buffer = [0u8; LINE];
     let mut filled = 0;
     // Set while the rest of a line that was longer than the buffer is thrown away.
     let mut cut = false;

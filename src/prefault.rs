@@ -136,6 +136,14 @@ impl Prefault {
         self.slow.load(Ordering::Relaxed) >= SLOW_MAX
     }
 
+    /// Waits until no thread is in the middle of a unit: its addresses are about to become somebody else's. As long as it
+    /// takes, if somebody has stopped such a thread; it could not be woken later without harm.
+    pub fn wait_until_idle(&self) {
+        while self.active.load(Ordering::Acquire) != 0 {
+            sys::sched_yield();
+        }
+    }
+
     /// Bytes populated ahead of the copies.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -163,7 +171,7 @@ impl Prefault {
         }
         let allowed = self.active.fetch_add(1, Ordering::Relaxed) < limit;
         let did = allowed && self.populate_next(units);
-        self.active.fetch_sub(1, Ordering::Relaxed);
+        self.active.fetch_sub(1, Ordering::Release);
         did
     }
 

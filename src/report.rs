@@ -13,6 +13,10 @@ use crate::{phase, record, sys};
 /// A line is appended in one write of at most this many bytes, which a file system does not tear.
 const LINE: usize = 4096;
 
+/// Without waiting: the path may be that of a pipe that nobody reads.
+const APPEND: i32 =
+    libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK | libc::O_NOCTTY;
+
 /// Appends the phases of a buffer to the report file. Called when the buffer is unmapped: nothing is opened between a
 /// checkpoint and the dump of the process.
 pub fn write(config: &Config, buffer: u32) {
@@ -21,7 +25,7 @@ pub fn write(config: &Config, buffer: u32) {
         return;
     };
     let mut failed = false;
-    match sys::open(path, libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT, 0o600) {
+    match sys::open(path, APPEND, 0o600) {
         Ok(fd) => {
             phase::of_buffer(buffer, |block| {
                 let line = json_line(block);
@@ -97,7 +101,7 @@ impl log::Log for Stderr {
     fn log(&self, record: &log::Record<'_>) {
         let mut line = Text::<512>::new();
         let _ = writeln!(line, "cudasnap[{}]: {}", sys::getpid(), record.args());
-        let _ = sys::write(2, line.as_bytes());
+        sys::write_if_wanted(2, line.as_bytes());
     }
 
     fn flush(&self) {}

@@ -12,6 +12,8 @@ pub struct Started {
     pub config: Config,
     /// The `mmap` behind ours in the search order: another preload's, or libc's.
     pub next_mmap: Option<NextMmap>,
+    /// The same for `mmap64`.
+    pub next_mmap64: Option<NextMmap>,
 }
 
 static STARTED: OnceCell<Started> = OnceCell::new();
@@ -26,17 +28,18 @@ pub fn start() {
     guard::silence_panics();
     let started = || Started {
         config: config::read_environment(record::get()),
-        next_mmap: find_next_mmap(),
+        next_mmap: find_next(c"mmap"),
+        next_mmap64: find_next(c"mmap64"),
     };
     let started = STARTED.get_or_init(started);
     record::identify();
     report::start_messages(started.config.log);
 }
 
-fn find_next_mmap() -> Option<NextMmap> {
+fn find_next(name: &core::ffi::CStr) -> Option<NextMmap> {
     // SAFETY: dlsym with a terminated name, from a constructor: the loader is done with this library.
-    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, c"mmap".as_ptr()) };
-    // SAFETY: the symbol `mmap` is a function of that type.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: both symbols are functions of that type.
     (!address.is_null())
         .then(|| unsafe { core::mem::transmute::<*mut libc::c_void, NextMmap>(address) })
 }

@@ -260,6 +260,54 @@ pub fn write(fd: usize, data: &[u8]) -> SysResult {
     }
 }
 
+/// Writes a message if it can be taken at once: a program must not hang, or die of SIGPIPE, because nobody reads what it did
+/// not write itself.
+pub fn write_if_wanted(fd: usize, data: &[u8]) {
+    let mut poll = libc::pollfd {
+        fd: fd as i32,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel reads and writes one pollfd and reads one timespec.
+    let ready = unsafe {
+        call6(
+            libc::SYS_ppoll,
+            &raw mut poll as usize,
+            1,
+            &raw const at_once as usize,
+            0,
+            8,
+            0,
+        )
+    };
+    if ready != Ok(1) || poll.revents & libc::POLLOUT == 0 || poll.revents & libc::POLLERR != 0 {
+        return;
+    }
+    let Ok(mask) = block_signals() else {
+        return;
+    };
+    if write(fd, data) == Err(libc::EPIPE) {
+        let pipe = 1u64 << (libc::SIGPIPE - 1);
+        // SAFETY: the kernel reads one 8-byte mask and one timespec. Takes the signal that the write has raised.
+        let _ = unsafe {
+            call6(
+                libc::SYS_rt_sigtimedwait,
+                &raw const pipe as usize,
+                0,
+                &raw const at_once as usize,
+                8,
+                0,
+                0,
+            )
+        };
+    }
+    restore_signals(mask);
+}
+
 /// Closes a descriptor that this module opened.
 pub fn close(fd: usize) {
     // SAFETY: callers pass descriptors they opened here.

@@ -127,17 +127,22 @@ impl State {
         }
     }
 
-    /// Opens the phase that this copy belongs to, unless it is the one that goes on. A copy at the buffer's start begins a
-    /// phase anew: the driver may try a failed restore again.
+    /// Opens the phase that this copy belongs to, unless it is the one that goes on. A second copy to or from the buffer's
+    /// start begins a phase anew: the driver may try a failed restore again.
     fn enter_phase(&mut self, chunk: &Chunk, config: &Config, now_ns: u64) {
-        let again = chunk.offset() == 0 && self.phase.copied() > 0;
-        if !self.phase.is_open(chunk.direction) || again {
+        let at_start = chunk.offset() == 0;
+        if !self.phase.is_open(chunk.direction) || (at_start && self.start_copied) {
             self.end_phase(End::Turned);
             self.open_phase(chunk, config, now_ns);
+            self.start_copied = false;
         } else if self.phase.was_left() {
             // The crew left for want of copies, and here is one: the phase goes on with a new crew.
             CREW.begin(now_ns, First::Copy, Phase::end_word());
         }
+        if self.phase.copied() == 0 {
+            self.retake_slots();
+        }
+        self.start_copied |= at_start;
     }
 
     fn open_phase(&mut self, chunk: &Chunk, config: &Config, now_ns: u64) {

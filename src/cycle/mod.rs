@@ -15,15 +15,10 @@ use crate::crew::CREW;
 use crate::exclusive::{Exclusive, Guard};
 use crate::phase::Phase;
 use crate::region::Region;
-use crate::{record, region, sys};
-
-/// Most address ranges that wait for a stopped helper.
-const HOLLOWS: usize = 4;
+use crate::{hollow, record, region, sys};
 
 /// Everything about the buffer that is in use, and the phase that goes on.
 pub struct State {
-    /// Process that this state is about.
-    pid: u32,
     /// Load address of the libcuda that made the last request.
     libcuda: usize,
     /// The buffer whose copies are made; older ones are only remembered for their munmap.
@@ -36,11 +31,12 @@ pub struct State {
     /// Whether `memory` held pages from the cycle before.
     from_kept: bool,
     kept: Option<Memory>,
-    hollows: [Option<Memory>; HOLLOWS],
     phase: Phase,
     kernel: Kernel,
     /// Threads of the open phase, the caller included; 1 = plain copies by the caller.
     threads: u32,
+    /// The buffer's first byte was copied in this phase.
+    start_copied: bool,
     /// The kernel refused a thread in this phase: no more are asked for.
     no_more_threads: bool,
     /// The text is of another build than the data: plain copies.
@@ -71,7 +67,6 @@ fn is_requester() -> bool {
 impl State {
     const fn new() -> Self {
         State {
-            pid: 0,
             libcuda: 0,
             current: None,
             memory: None,
@@ -79,10 +74,10 @@ impl State {
             mode: Mode::On,
             from_kept: false,
             kept: None,
-            hollows: [None; HOLLOWS],
             phase: Phase::new(),
             kernel: Kernel::PORTABLE,
             threads: 1,
+            start_copied: false,
             no_more_threads: false,
             foreign: false,
         }
@@ -115,44 +110,19 @@ impl State {
         CREW.prefault.disarm();
     }
 
-    /// Unmaps memory that nobody but a helper could still touch. While a stopped one lives, its stack and the addresses that
-    /// it may prefault stay, and only the buffer's pages are freed.
-    fn dispose(&mut self, memory: Memory) -> sys::SysResult {
-        if CREW.alive() == 0 {
-            // SAFETY: the driver has let it go and no helper lives.
-            return unsafe { crate::buffer::unmap(&memory) };
+    /// Takes a kept buffer out, to be given back.
+    fn take_kept(&mut self) -> Option<Memory> {
+        let kept = self.kept.take();
+        if kept.is_some() && self.current.is_none() {
+            record::buffer(record::BufferState::None, 0, 0, 0);
         }
-        if let Some(stacks) = memory.stacks() {
-            crate::buffer::hollow(memory.start, stacks - memory.start);
-        }
-        match self.hollows.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(memory),
-            // Never unmapped: addresses, but hardly any memory.
-            None => record::step(Step::HelperLate),
-        }
-        Ok(0)
+        kept
     }
 
     /// Gives a kept buffer back.
     fn drop_kept(&mut self) {
-        if let Some(kept) = self.kept.take() {
-            let _ = self.dispose(kept);
-            if self.current.is_none() {
-                record::buffer(record::BufferState::None, 0, 0, 0);
-            }
-        }
-    }
-
-    /// Unmaps what waited for stopped helpers, once they are gone.
-    fn reclaim(&mut self) {
-        if CREW.alive() > 0 {
-            return;
-        }
-        for place in &mut self.hollows {
-            if let Some(memory) = place.take() {
-                // SAFETY: nobody but a helper could still touch it, and none lives.
-                let _ = unsafe { crate::buffer::unmap(&memory) };
-            }
+        if let Some(kept) = self.take_kept() {
+            let _ = hollow::dispose(&kept);
         }
     }
 }
@@ -160,21 +130,36 @@ impl State {
 /// The state for the calling thread; `None` while another thread uses it, or when it is another process's: in a child of
 /// fork it is the parent's copy, in a child of vfork the parent's own.
 fn enter(pid: u32) -> Option<Guard<'static, State>> {
-    STATE.try_use(pid).filter(|state| state.pid == pid)
+    if !is_about(pid) {
+        return None;
+    }
+    STATE.try_use(sys::gettid(), |user| !sys::thread_exists(pid, user))
 }
 
-/// The state for a request of this process. What fork brought along from another process is forgotten: its helpers do not
+/// The same, with a short wait for a thread that uses it for a moment: for calls after which the state must be right. Not
+/// longer, since that thread may have been stopped.
+fn enter_soon(pid: u32) -> Option<Guard<'static, State>> {
+    let deadline = sys::now_ns().saturating_add(10_000_000);
+    loop {
+        let state = enter(pid);
+        if state.is_some() || !is_about(pid) || sys::now_ns() > deadline {
+            return state;
+        }
+        sys::sched_yield();
+    }
+}
+
+/// The state for a request of this process. What fork brought along from another process is forgotten: its threads do not
 /// exist here.
 fn enter_anew(pid: u32) -> Option<Guard<'static, State>> {
-    let mut state = STATE.try_use_after_fork(pid)?;
-    if state.pid != pid {
-        *state = State {
-            pid,
-            ..State::new()
-        };
-        ABOUT.store(pid, Ordering::Relaxed);
-        CREW.forget_all();
-        region::forget_others(pid);
+    if is_about(pid) {
+        return enter(pid);
     }
+    let mut state = STATE.try_use(sys::gettid(), |_| true)?;
+    *state = State::new();
+    ABOUT.store(pid, Ordering::Relaxed);
+    CREW.forget_all();
+    hollow::forget();
+    region::forget_others(pid);
     Some(state)
 }

@@ -10,7 +10,7 @@ use crate::crew::CREW;
 use crate::got::{self, Libcuda};
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
-use crate::{phase, report, sys};
+use crate::{hollow, phase, report, sys};
 
 use super::State;
 
@@ -39,11 +39,12 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
     if region.pid != pid {
         return unmap_in_child(&region, whole, len);
     }
-    let Some(mut state) = super::enter(pid) else {
-        return unmap_while_busy(&region, whole, len);
+    let Some(mut state) = super::enter_soon(pid) else {
+        return unmap_while_busy(&region, whole);
     };
-    match (whole, region.origin) {
-        (true, Origin::WithTail) => Fate::Done(state.release(&region, len, config)),
+    let alone = whole && len <= region.mapped;
+    let fate = match (alone, region.origin) {
+        (true, Origin::WithTail) => Fate::Done(state.release(&region, config)),
         (true, Origin::Driver) => {
             if state.current == Some(region) {
                 state.end_phase(End::Unmapped);
@@ -51,10 +52,12 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
             Fate::PassAndTell(region)
         }
         (false, _) => {
-            state.forget(&region);
+            state.forget_all_in(addr, len);
             Fate::Pass
         }
-    }
+    };
+    hollow::reclaim();
+    fate
 }
 
 /// In a child of fork the state is the parent's: only the addresses are right. The tail goes with the rest.
@@ -70,26 +73,37 @@ fn unmap_in_child(region: &Region, whole: bool, len: usize) -> Fate {
     Fate::Done(unsafe { sys::munmap(region.start, region.mapped.max(len)) })
 }
 
-/// Another thread of the driver is in the middle of a copy. The address must not be taken for a buffer again, and no helper
-/// may be left on what goes away.
-fn unmap_while_busy(region: &Region, whole: bool, len: usize) -> Fate {
+/// Another thread has used the state for longer than a moment: it is in the middle of a copy of another buffer, or was
+/// stopped. The address must not be taken for a buffer again, and no helper may be left on what goes away.
+fn unmap_while_busy(region: &Region, whole: bool) -> Fate {
     record::step(Step::Disturbed);
-    if CREW.alive() > 0 && CREW.dismiss() > 0 {
-        region::remove(region.start);
-        record::step(Step::HelperLate);
-        buffer::hollow(region.start, region.page_len());
-        return Fate::Done(Ok(0));
+    region::remove(region.start);
+    if CREW.alive() > 0 {
+        CREW.dismiss();
     }
-    unmap_in_child(region, whole, len)
+    if !whole || region.origin == Origin::Driver {
+        CREW.prefault.wait_until_idle();
+        return Fate::Pass;
+    }
+    Fate::Done(hollow::dispose(&memory_of(region)))
 }
 
 /// The same after a panic, when the state means nothing any more.
 pub fn unmap_when_off(addr: usize, len: usize) -> Fate {
     match region::overlapping(addr, len) {
         Some(region) if region.pid == sys::getpid() => {
-            unmap_while_busy(&region, region.is_whole(addr, len), len)
+            unmap_while_busy(&region, region.is_whole(addr, len))
         }
         _ => Fate::Pass,
+    }
+}
+
+const fn memory_of(region: &Region) -> Memory {
+    Memory {
+        start: region.start,
+        mapped: region.mapped,
+        pages: PageKind::Thp,
+        tail: true,
     }
 }
 
@@ -104,31 +118,28 @@ pub fn unmapped_by_driver(region: &Region, began_ns: u64, config: &Config) {
     report::write(config, state.number);
 }
 
-/// A call that moves or replaces a range, by libcuda or by anybody, is about to happen.
+/// A call that moves, replaces or protects a range, by libcuda or by anybody, is about to happen.
 pub fn disturb(addr: usize, len: usize) {
-    let Some(region) = region::overlapping(addr, len) else {
+    let pid = sys::getpid();
+    let Some(region) = region::overlapping(addr, len).filter(|region| region.pid == pid) else {
         return;
     };
-    let pid = sys::getpid();
-    if region.pid != pid {
-        return;
-    }
-    match super::enter(pid) {
-        Some(mut state) => state.forget(&region),
-        None => region::remove(region.start),
+    match super::enter_soon(pid) {
+        Some(mut state) => state.forget_all_in(addr, len),
+        None => {
+            let _ = unmap_while_busy(&region, false);
+        }
     }
 }
 
-/// Looks whether a lazy resolution in another thread has overwritten a held slot. Called at the restore thread's own mmaps.
+/// Looks whether a lazy resolution in another thread has overwritten a held slot. Called at the restore thread's own mmaps;
+/// that they come at all shows that libcuda is still loaded.
 pub fn look_after_slots() {
-    if got::intact() || !super::is_requester() {
+    if !super::is_requester() || got::intact() {
         return;
     }
-    let Some(state) = super::enter(sys::getpid()) else {
-        return;
-    };
-    if let Some(libcuda) = Libcuda::at(state.libcuda) {
-        (0..libcuda.retake()).for_each(|_| record::step(Step::SlotRetaken));
+    if let Some(state) = super::enter(sys::getpid()) {
+        state.retake_slots();
     }
 }
 
@@ -138,8 +149,13 @@ pub fn drop_kept() {
     match super::enter(pid) {
         Some(mut state) => {
             record::get().drop.store(0, Relaxed);
-            state.reclaim();
-            state.drop_kept();
+            let kept = state.take_kept();
+            // Unmapping takes its time: the driver must not find the state in use meanwhile.
+            drop(state);
+            if let Some(kept) = kept {
+                let _ = hollow::dispose(&kept);
+            }
+            hollow::reclaim();
         }
         // A process without a request has nothing to drop, and its next mmap must not come here again.
         None if !super::is_about(pid) => record::get().drop.store(0, Relaxed),
@@ -149,27 +165,30 @@ pub fn drop_kept() {
 }
 
 impl State {
-    /// The driver unmaps the whole of a buffer of ours.
-    fn release(&mut self, region: &Region, len: usize, config: &Config) -> sys::SysResult {
+    /// Takes slots again that the loader overwrote.
+    pub(super) fn retake_slots(&self) {
+        if got::intact() {
+            return;
+        }
+        if let Some(libcuda) = Libcuda::at(self.libcuda) {
+            (0..libcuda.retake()).for_each(|_| record::step(Step::SlotRetaken));
+        }
+    }
+
+    /// The driver unmaps the whole of a buffer of ours, and nothing else.
+    fn release(&mut self, region: &Region, config: &Config) -> sys::SysResult {
         let began_ns = sys::now_ns();
         if self.current != Some(*region) {
-            return self.release_old(region);
+            // A buffer that a newer one has followed.
+            self.leave(region);
+            return hollow::dispose(&memory_of(region));
         }
         self.end_phase(End::Unmapped);
         let memory = self.memory;
         self.leave(region);
-        // A range longer than ours: the driver means its neighbour too.
-        let behind = len.saturating_sub(region.mapped);
-        if behind > 0 {
-            // SAFETY: the driver's own range, beyond what is ours.
-            let _ = unsafe { sys::munmap(region.start + region.mapped, behind) };
-        }
         let result = match memory {
-            Some(memory) if config.keep && behind == 0 => {
-                self.keep(memory, region.len, config.keep_max);
-                Ok(0)
-            }
-            Some(memory) => self.dispose(memory),
+            Some(memory) if config.keep => self.keep(memory, region.len, config.keep_max),
+            Some(memory) => hollow::dispose(&memory),
             None => Ok(0),
         };
         phase::unmapped(sys::now_ns().saturating_sub(began_ns));
@@ -177,21 +196,7 @@ impl State {
         result
     }
 
-    /// A buffer that a newer one has followed.
-    fn release_old(&mut self, region: &Region) -> sys::SysResult {
-        region::remove(region.start);
-        if !region::any() {
-            free_slots();
-        }
-        self.dispose(Memory {
-            start: region.start,
-            mapped: region.mapped,
-            pages: PageKind::Thp,
-            tail: true,
-        })
-    }
-
-    fn keep(&mut self, memory: Memory, len: usize, keep_max: u64) {
+    fn keep(&mut self, memory: Memory, len: usize, keep_max: u64) -> sys::SysResult {
         let limit = if keep_max == 0 {
             len as u64
         } else {
@@ -199,13 +204,13 @@ impl State {
         };
         // Hugetlb pages are kept whole or not at all.
         let whole_fits = keep_max == 0 || memory.mapped as u64 <= keep_max;
-        if CREW.alive() == 0 && (memory.pages != PageKind::Hugetlb || whole_fits) {
-            buffer::trim(&memory, limit);
-            self.kept = Some(memory);
-            record::buffer(BufferState::Kept, memory.start, len, memory.mapped);
-        } else {
-            let _ = self.dispose(memory);
+        if CREW.alive() > 0 || (memory.pages == PageKind::Hugetlb && !whole_fits) {
+            return hollow::dispose(&memory);
         }
+        buffer::trim(&memory, limit);
+        self.kept = Some(memory);
+        record::buffer(BufferState::Kept, memory.start, len, memory.mapped);
+        Ok(0)
     }
 
     /// Takes a region out of all books.
@@ -221,6 +226,13 @@ impl State {
         }
     }
 
+    /// Forgets every buffer of which the range takes a byte.
+    fn forget_all_in(&mut self, addr: usize, len: usize) {
+        while let Some(region) = region::overlapping(addr, len) {
+            self.forget(&region);
+        }
+    }
+
     /// Forgets a buffer to which the driver does something that we do not follow. Its tail goes now: what is left is what
     /// the driver asked for.
     fn forget(&mut self, region: &Region) {
@@ -228,15 +240,16 @@ impl State {
         if self.current == Some(*region) {
             self.end_phase(End::Disturbed);
         }
+        CREW.prefault.wait_until_idle();
         self.leave(region);
-        let tail = Memory {
-            start: region.start + region.page_len(),
-            mapped: region.mapped - region.page_len(),
-            pages: PageKind::Thp,
-            tail: false,
-        };
-        if region.origin == Origin::WithTail && tail.mapped > 0 {
-            let _ = self.dispose(tail);
+        let page_len = region.page_len();
+        if region.origin == Origin::WithTail && region.mapped > page_len {
+            let _ = hollow::dispose(&Memory {
+                start: region.start + page_len,
+                mapped: region.mapped - page_len,
+                pages: PageKind::Thp,
+                tail: false,
+            });
         }
     }
 }

@@ -15,11 +15,12 @@ use crate::prefault::How;
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
-use crate::{hooks, sys};
+use crate::{hollow, hooks, sys};
 
 use super::State;
 
 /// Finds the libcuda that a matching `mmap` came from; `None` when it is somebody else's call.
+#[inline(never)]
 pub fn find_libcuda() -> Option<Libcuda> {
     match caller::find() {
         Caller::Object(object) => {
@@ -40,6 +41,7 @@ pub fn find_libcuda() -> Option<Libcuda> {
 }
 
 /// What the exported `mmap` does with a request of libcuda. `pass` makes the driver's own call, unchanged.
+#[inline(never)]
 pub fn answer(
     args: &MapArgs,
     config: &Config,
@@ -68,7 +70,11 @@ pub fn answer(
         started_ns,
         slots,
     };
-    if mode == Mode::Observe || !region::has_place() || state.foreign {
+    let place = region::has_place();
+    if !place {
+        record::step(Step::SecondBuffer);
+    }
+    if mode == Mode::Observe || !place || state.foreign {
         return state.watch(&request, mode, pass);
     }
     match state.give(&request) {
@@ -104,12 +110,13 @@ impl State {
             record::step(Step::SecondBuffer);
         }
         self.end_phase(End::NewBuffer);
-        self.reclaim();
+        hollow::reclaim();
         self.current = None;
         self.memory = None;
         super::note_requester(sys::gettid());
         self.libcuda = libcuda.base();
         self.number = self.number.wrapping_add(1);
+        self.start_copied = false;
         self.look_around();
         hold_slots(libcuda)
     }
@@ -131,7 +138,7 @@ impl State {
             len: request.args.len,
             mapped: request.args.len.next_multiple_of(sys::page_size()),
             origin: Origin::Driver,
-            pid: self.pid,
+            pid: sys::getpid(),
         };
         let result = pass();
         // Without the munmap slot nobody would tell when the address is no longer the buffer's.
@@ -222,7 +229,7 @@ impl State {
             }
         }
         record::step(Step::NoHugetlb);
-        let _ = self.dispose(memory);
+        let _ = hollow::dispose(&memory);
         if !buffer::has_room(memory.mapped) {
             return Err(Step::LowMemory);
         }
@@ -232,6 +239,9 @@ impl State {
     fn arm_prefault(&self, memory: &Memory, request: &Request<'_>) {
         let how = match memory.pages {
             PageKind::Hugetlb => return,
+            // The driver will unmap without telling us. A helper that was stopped in the middle then gets an error and not a
+            // signal.
+            _ if !memory.tail => How::Populate,
             PageKind::Small => How::TouchSmall,
             _ => How::TouchHuge,
         };
@@ -268,7 +278,7 @@ impl State {
             len: request.args.len,
             mapped: memory.mapped,
             origin: Origin::WithTail,
-            pid: self.pid,
+            pid: sys::getpid(),
         };
         // There is a place: checked before anything was done, and nobody else enters regions.
         region::insert(&region);
@@ -277,8 +287,8 @@ impl State {
         record::buffer(BufferState::Live, region.start, region.len, region.mapped);
     }
 
-    /// The driver will unmap without telling us: all threads are gone, and nothing of ours is mapped, when it gets the
-    /// address.
+    /// The driver will unmap without telling us: all threads are gone, and nothing of ours is mapped, when it gets the address
+    /// (but for a helper that somebody stopped, and its stack).
     fn prefault_before_answer(&mut self) {
         // SAFETY: a new mapping anywhere.
         let stacks = unsafe {
@@ -292,7 +302,7 @@ impl State {
         self.phase.mapped(sys::now_ns());
         self.end_phase(End::NoCopy);
         if let Ok(start) = stacks {
-            let _ = self.dispose(Memory {
+            let _ = hollow::dispose(&Memory {
                 start,
                 mapped: STACKS,
                 pages: PageKind::Small,
@@ -342,6 +352,8 @@ fn hold_slots(libcuda: &Libcuda) -> Slots {
     let unmaps = hold(Slot::Munmap) == SlotState::Held;
     let moves = matches!(hold(Slot::Mremap), SlotState::Held | SlotState::Missing);
     let unmaps = unmaps && moves;
+    // A page that helpers may no longer write would be a signal to them. Not all drivers import it.
+    hold(Slot::Mprotect);
     let copies = unmaps && {
         let memcpy = hold(Slot::Memcpy);
         let memmove = hold(Slot::Memmove);

@@ -105,6 +105,8 @@ numbered! {
         Mmap64 = 5 => "mmap64",
         /// `madvise`
         Madvise = 6 => "madvise",
+        /// `mprotect`
+        Mprotect = 7 => "mprotect",
     }
 }
 
