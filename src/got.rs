@@ -1,12 +1,13 @@
 //! libcuda's slots: finds them in its memory, swaps them, puts them back. One 8-byte compare-exchange each, only over the
 //! value that was read; a slot whose page may not be written, or that lies in RELRO, stays as it is.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use cudasnap_wire::{Slot, SlotState};
 
 use crate::elf::Image;
 use crate::maps::{self, ObjectMemory};
+use crate::sys;
 
 const SLOTS: usize = Slot::ALL.len();
 
@@ -22,6 +23,8 @@ struct Holding {
     next: AtomicUsize,
     /// What we wrote.
     ours: AtomicUsize,
+    /// Somebody else wrote over ours, and may go on to ours: taking the slot again would send calls round in a circle.
+    given_up: AtomicBool,
 }
 
 static HOLDINGS: [Holding; SLOTS] = [const {
@@ -30,6 +33,7 @@ static HOLDINGS: [Holding; SLOTS] = [const {
         before: AtomicUsize::new(0),
         next: AtomicUsize::new(0),
         ours: AtomicUsize::new(0),
+        given_up: AtomicBool::new(false),
     }
 }; SLOTS];
 
@@ -69,9 +73,12 @@ impl Libcuda {
         let Some(holding) = HOLDINGS.get(slot as usize) else {
             return SlotState::Unknown;
         };
+        if holding.given_up.load(Ordering::Relaxed) {
+            return SlotState::Changed;
+        }
         let held = holding.address.load(Ordering::Acquire);
         if held != 0 && (self.memory.spans(held) || maps::writable(&[held]) == [true]) {
-            return recheck_one(holding, self);
+            return recheck_one(slot, holding, self);
         }
         // Not held, or in a libcuda that was unloaded with its buffer.
         holding.address.store(0, Ordering::Release);
@@ -123,7 +130,7 @@ impl Libcuda {
     /// Takes slots again that a lazy resolution in another thread overwrote; returns how many.
     pub fn retake(&self) -> u32 {
         let mut retaken = 0;
-        for holding in &HOLDINGS {
+        for (holding, &slot) in HOLDINGS.iter().zip(Slot::ALL) {
             let address = holding.address.load(Ordering::Acquire);
             if address == 0 || !self.memory.spans(address) {
                 continue;
@@ -132,10 +139,8 @@ impl Libcuda {
             if current as usize == holding.ours.load(Ordering::Relaxed) {
                 continue;
             }
-            // The loader resolves a slot once, and only one that held a stub. Whatever else wrote there hooks it too, and may
-            // go on to us: taking the slot again would send calls round in a circle.
-            let was_stub = holding.next.load(Ordering::Relaxed) == 0;
-            if !was_stub {
+            if !is_resolution(slot, holding, current as usize) {
+                holding.given_up.store(true, Ordering::Relaxed);
                 continue;
             }
             let ours = holding.ours.load(Ordering::Relaxed);
@@ -148,30 +153,48 @@ impl Libcuda {
     }
 }
 
-fn recheck_one(holding: &Holding, libcuda: &Libcuda) -> SlotState {
+/// Whether the loader wrote this value: it resolves a slot once, only one that held a stub, and to what our own import of the
+/// symbol was resolved to. `memcpy@GLIBC_2.2.5`, which libcuda imports, is glibc's memmove.
+fn is_resolution(slot: Slot, holding: &Holding, value: usize) -> bool {
+    let imports: [usize; 2] = match slot {
+        Slot::Memcpy | Slot::Memmove => [
+            libc::memcpy as *const () as usize,
+            libc::memmove as *const () as usize,
+        ],
+        Slot::Munmap => [libc::munmap as *const () as usize; 2],
+        Slot::Mremap => [libc::mremap as *const () as usize; 2],
+        Slot::Mprotect => [libc::mprotect as *const () as usize; 2],
+        Slot::Mmap | Slot::Mmap64 | Slot::Madvise => return false,
+    };
+    holding.next.load(Ordering::Relaxed) == 0 && imports.contains(&value)
+}
+
+fn recheck_one(slot: Slot, holding: &Holding, libcuda: &Libcuda) -> SlotState {
     let address = holding.address.load(Ordering::Acquire);
     let ours = holding.ours.load(Ordering::Relaxed);
     if !libcuda.memory.spans(address) {
         // Another libcuda than the one whose slot is held: calls of this one do not come here.
         return SlotState::Changed;
     }
-    if slot_word(address).load(Ordering::Acquire) == ours as u64 {
+    let current = slot_word(address).load(Ordering::Acquire) as usize;
+    if current == ours {
         return SlotState::Held;
     }
-    if holding.next.load(Ordering::Relaxed) != 0 {
+    if !is_resolution(slot, holding, current) {
         return SlotState::Changed;
     }
     holding.address.store(0, Ordering::Release);
     libcuda.swap_in(holding, address, ours)
 }
 
-/// Whether the held slots still hold ours.
+/// Whether the held slots still hold ours. Asked of the kernel: libcuda may have been unloaded with its buffer.
 pub fn intact() -> bool {
     HOLDINGS.iter().all(|holding| {
         let address = holding.address.load(Ordering::Acquire);
+        let mut word = [0u8; 8];
         address == 0
-            || slot_word(address).load(Ordering::Acquire) as usize
-                == holding.ours.load(Ordering::Relaxed)
+            || !sys::read_own(address, &mut word)
+            || usize::from_ne_bytes(word) == holding.ours.load(Ordering::Relaxed)
     })
 }
 
@@ -187,6 +210,7 @@ pub fn release_all(mut each: impl FnMut(Slot, SlotState)) {
         let ours = holding.ours.load(Ordering::Relaxed) as u64;
         let freed =
             slot_word(address).compare_exchange(ours, before, Ordering::AcqRel, Ordering::Relaxed);
+        holding.given_up.fetch_or(freed.is_err(), Ordering::Relaxed);
         each(
             slot,
             if freed.is_ok() {

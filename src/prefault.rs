@@ -139,9 +139,14 @@ impl Prefault {
     /// Waits until no thread is in the middle of a unit: its addresses are about to become somebody else's. As long as it
     /// takes, if somebody has stopped such a thread; it could not be woken later without harm.
     pub fn wait_until_idle(&self) {
-        while self.active.load(Ordering::Acquire) != 0 {
+        while self.is_busy() {
             sys::sched_yield();
         }
+    }
+
+    /// Whether some thread is in the middle of a unit.
+    pub fn is_busy(&self) -> bool {
+        self.active.load(Ordering::Acquire) != 0
     }
 
     /// Bytes populated ahead of the copies.

@@ -260,6 +260,31 @@ pub fn write(fd: usize, data: &[u8]) -> SysResult {
     }
 }
 
+/// Copies bytes of this process that may not be there; false when they are not, or the kernel forbids the question.
+pub fn read_own(address: usize, out: &mut [u8]) -> bool {
+    let to = libc::iovec {
+        iov_base: out.as_mut_ptr().cast(),
+        iov_len: out.len(),
+    };
+    let from = libc::iovec {
+        iov_base: address as *mut c_void,
+        iov_len: out.len(),
+    };
+    // SAFETY: the kernel reads two iovecs and writes to `out`; an address that is not mapped is an error to it.
+    let got = unsafe {
+        call6(
+            libc::SYS_process_vm_readv,
+            getpid() as usize,
+            &raw const to as usize,
+            1,
+            &raw const from as usize,
+            1,
+            0,
+        )
+    };
+    got == Ok(out.len())
+}
+
 /// Writes a message if it can be taken at once: a program must not hang, or die of SIGPIPE, because nobody reads what it did
 /// not write itself.
 pub fn write_if_wanted(fd: usize, data: &[u8]) {

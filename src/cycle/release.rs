@@ -40,7 +40,7 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
         return unmap_in_child(&region, whole, len);
     }
     let Some(mut state) = super::enter_soon(pid) else {
-        return unmap_while_busy(&region, whole);
+        return unmap_while_busy(&region, addr, len);
     };
     let alone = whole && len <= region.mapped;
     let fate = match (alone, region.origin) {
@@ -53,11 +53,22 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
         }
         (false, _) => {
             state.forget_all_in(addr, len);
-            Fate::Pass
+            unmap_part(addr, len)
         }
     };
     hollow::reclaim();
     fate
+}
+
+/// A part of a buffer, or more than one: the driver's own call, unless a helper that somebody stopped is about to touch some of
+/// it. Then only the pages go.
+fn unmap_part(addr: usize, len: usize) -> Fate {
+    if !CREW.prefault.is_busy() {
+        return Fate::Pass;
+    }
+    buffer::hollow(addr, len);
+    hollow::keep_addresses(addr, len);
+    Fate::Done(Ok(0))
 }
 
 /// In a child of fork the state is the parent's: only the addresses are right. The tail goes with the rest.
@@ -75,15 +86,15 @@ fn unmap_in_child(region: &Region, whole: bool, len: usize) -> Fate {
 
 /// Another thread has used the state for longer than a moment: it is in the middle of a copy of another buffer, or was
 /// stopped. The address must not be taken for a buffer again, and no helper may be left on what goes away.
-fn unmap_while_busy(region: &Region, whole: bool) -> Fate {
+fn unmap_while_busy(region: &Region, addr: usize, len: usize) -> Fate {
+    let whole = region.is_whole(addr, len);
     record::step(Step::Disturbed);
     region::remove(region.start);
     if CREW.alive() > 0 {
         CREW.dismiss();
     }
     if !whole || region.origin == Origin::Driver {
-        CREW.prefault.wait_until_idle();
-        return Fate::Pass;
+        return unmap_part(addr, len);
     }
     Fate::Done(hollow::dispose(&memory_of(region)))
 }
@@ -91,9 +102,7 @@ fn unmap_while_busy(region: &Region, whole: bool) -> Fate {
 /// The same after a panic, when the state means nothing any more.
 pub fn unmap_when_off(addr: usize, len: usize) -> Fate {
     match region::overlapping(addr, len) {
-        Some(region) if region.pid == sys::getpid() => {
-            unmap_while_busy(&region, region.is_whole(addr, len))
-        }
+        Some(region) if region.pid == sys::getpid() => unmap_while_busy(&region, addr, len),
         _ => Fate::Pass,
     }
 }
@@ -127,9 +136,15 @@ pub fn disturb(addr: usize, len: usize) {
     match super::enter_soon(pid) {
         Some(mut state) => state.forget_all_in(addr, len),
         None => {
-            let _ = unmap_while_busy(&region, false);
+            record::step(Step::Disturbed);
+            region::remove(region.start);
+            if CREW.alive() > 0 {
+                CREW.dismiss();
+            }
         }
     }
+    // What comes there next may not be writable: a helper in the middle of a unit must be through before.
+    CREW.prefault.wait_until_idle();
 }
 
 /// Looks whether a lazy resolution in another thread has overwritten a held slot. Called at the restore thread's own mmaps;
@@ -240,7 +255,6 @@ impl State {
         if self.current == Some(*region) {
             self.end_phase(End::Disturbed);
         }
-        CREW.prefault.wait_until_idle();
         self.leave(region);
         let page_len = region.page_len();
         if region.origin == Origin::WithTail && region.mapped > page_len {
