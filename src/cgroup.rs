@@ -1,6 +1,6 @@
 //! What the control groups of this process allow, read anew each time. Both hierarchies, every level that is visible.
 
-use crate::maps::{for_each_line, parse_number};
+use crate::lines::{for_each_line, parse_number};
 use crate::sys;
 use crate::text::Text;
 

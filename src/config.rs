@@ -78,7 +78,7 @@ fn parse_word<T: Copy>(value: &[u8], all: &[T], word: fn(T) -> &'static str) -> 
 }
 
 fn parse_threads(value: &[u8]) -> Option<u32> {
-    let number = crate::maps::parse_number(value, 10)?;
+    let number = crate::lines::parse_number(value, 10)?;
     u32::try_from(number)
         .ok()
         .filter(|&threads| threads <= THREADS_MAX)
@@ -100,7 +100,7 @@ fn parse_size(value: &[u8]) -> Option<u64> {
         (b'T' | b't', digits) => (digits, 40),
         _ => (value, 0),
     };
-    crate::maps::parse_number(digits, 10)?.checked_mul(1 << shift)
+    crate::lines::parse_number(digits, 10)?.checked_mul(1 << shift)
 }
 
 fn parse_path(value: &[u8]) -> Option<([u8; PATH_MAX], usize)> {

@@ -11,7 +11,7 @@ use libc::{c_int, c_void, off_t, size_t};
 
 use crate::config::Config;
 use crate::cycle::release::Fate;
-use crate::cycle::{copies, release, request};
+use crate::cycle::{copies, release, request, slots};
 use crate::request::MapArgs;
 use crate::{got, guard, record, region, startup, sys};
 
@@ -61,7 +61,7 @@ unsafe fn attend_mmap(
         if args.is_fixed() && region::any() {
             release::disturb(args.addr, args.len);
         }
-        release::look_after_slots();
+        slots::look_after();
         None
     });
     match answered.flatten() {

@@ -31,6 +31,7 @@ mod got;
 mod guard;
 mod hollow;
 mod hooks;
+mod lines;
 mod maps;
 mod own;
 mod phase;

@@ -1,9 +1,11 @@
 //! What happens when: the driver asks for its buffer ([`request`]), copies ([`copies`]), lets the buffer go or does something
-//! to it ([`release`]). One state, used by one thread at a time and never waited for: who cannot have it passes the call on.
+//! to it ([`release`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
+//! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
 pub mod release;
 pub mod request;
+pub mod slots;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -7,17 +7,11 @@ use cudasnap_wire::{End, PageKind, Step};
 use crate::buffer::{self, Memory};
 use crate::config::Config;
 use crate::crew::CREW;
-use crate::got::{self, Libcuda};
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::{hollow, phase, report, sys};
 
-use super::State;
-
-/// Puts libcuda's slots back.
-pub fn free_slots() {
-    got::release_all(record::slot);
-}
+use super::{slots, State};
 
 /// What to do with a call of libcuda that takes addresses away.
 pub enum Fate {
@@ -147,17 +141,6 @@ pub fn disturb(addr: usize, len: usize) {
     CREW.prefault.wait_until_idle();
 }
 
-/// Looks whether a lazy resolution in another thread has overwritten a held slot. Called at the restore thread's own mmaps;
-/// that they come at all shows that libcuda is still loaded.
-pub fn look_after_slots() {
-    if !super::is_requester() || got::intact() {
-        return;
-    }
-    if let Some(state) = super::enter(sys::getpid()) {
-        state.retake_slots();
-    }
-}
-
 /// Frees a kept buffer: the tool has asked for it, or the driver's own request is about to take its room.
 pub fn drop_kept() {
     let pid = sys::getpid();
@@ -180,16 +163,6 @@ pub fn drop_kept() {
 }
 
 impl State {
-    /// Takes slots again that the loader overwrote.
-    pub(super) fn retake_slots(&self) {
-        if got::intact() {
-            return;
-        }
-        if let Some(libcuda) = Libcuda::at(self.libcuda) {
-            (0..libcuda.retake()).for_each(|_| record::step(Step::SlotRetaken));
-        }
-    }
-
     /// The driver unmaps the whole of a buffer of ours, and nothing else.
     fn release(&mut self, region: &Region, config: &Config) -> sys::SysResult {
         let began_ns = sys::now_ns();
@@ -237,7 +210,7 @@ impl State {
             record::buffer(BufferState::None, 0, 0, 0);
         }
         if !region::any() {
-            free_slots();
+            slots::free();
         }
     }
 

@@ -2,21 +2,22 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Direction, End, Mode, PageKind, Slot, SlotState, Step};
+use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 
 use crate::buffer::{self, Memory};
 use crate::caller::{self, Caller};
 use crate::config::Config;
 use crate::cpus::{self, Use};
 use crate::crew::{First, CREW, STACKS};
-use crate::got::{Libcuda, LIBCUDA};
+use crate::got::Libcuda;
 use crate::phase::{Opening, Phase};
 use crate::prefault::How;
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
-use crate::{hollow, hooks, sys};
+use crate::{hollow, sys};
 
+use super::slots::{self, Slots};
 use super::State;
 
 /// Finds the libcuda that a matching `mmap` came from; `None` when it is somebody else's call.
@@ -96,13 +97,6 @@ struct Request<'a> {
     slots: Slots,
 }
 
-/// Which of libcuda's slots are ours now.
-#[derive(Clone, Copy)]
-struct Slots {
-    copies: bool,
-    unmaps: bool,
-}
-
 impl State {
     /// Ends what goes on, looks at CPU and library, takes the slots.
     fn prepare(&mut self, libcuda: &Libcuda) -> Slots {
@@ -118,7 +112,7 @@ impl State {
         self.number = self.number.wrapping_add(1);
         self.start_copied = false;
         self.look_around();
-        hold_slots(libcuda)
+        slots::hold(libcuda)
     }
 
     /// Lets the driver's own request through and only watches the copies.
@@ -158,7 +152,7 @@ impl State {
                 self.open_checkpoint(request, PageKind::Driver);
             }
             None if region::any() => {}
-            None => super::release::free_slots(),
+            None => slots::free(),
         }
         result
     }
@@ -310,7 +304,7 @@ impl State {
             });
         }
         if !region::any() {
-            super::release::free_slots();
+            slots::free();
         }
     }
 
@@ -337,27 +331,4 @@ impl State {
             log::debug!("the kernel refused a thread: {} helpers", CREW.alive());
         }
     }
-}
-
-/// Takes libcuda's slots. Copies are ours only when the end of the buffer will be told to us too.
-fn hold_slots(libcuda: &Libcuda) -> Slots {
-    let record = record::get();
-    record.slots.libcuda.store(libcuda.base() as u64, Relaxed);
-    let hold = |slot: Slot| {
-        let state = libcuda.hold(slot, hooks::replacement(slot));
-        record::slot(slot, state);
-        log::debug!("{LIBCUDA}: slot {} {}", slot.word(), state.word());
-        state
-    };
-    let unmaps = hold(Slot::Munmap) == SlotState::Held;
-    let moves = matches!(hold(Slot::Mremap), SlotState::Held | SlotState::Missing);
-    let unmaps = unmaps && moves;
-    // A page that helpers may no longer write would be a signal to them. Not all drivers import it.
-    hold(Slot::Mprotect);
-    let copies = unmaps && {
-        let memcpy = hold(Slot::Memcpy);
-        let memmove = hold(Slot::Memmove);
-        memcpy == SlotState::Held || memmove == SlotState::Held
-    };
-    Slots { copies, unmaps }
 }

@@ -1,3 +1,4 @@
+use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
 use crate::prefault::How;

@@ -6,6 +6,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+mod helper;
+
 use cudasnap_wire::End;
 
 use crate::board::{Board, Part, CALLER};
@@ -21,20 +23,8 @@ pub const STACK: usize = 16 << 10;
 /// Bytes of stacks for a full crew; a multiple of the page size.
 pub const STACKS: usize = HELPERS * STACK;
 
-/// A crew that has had no copy for so long leaves by itself. The longest pause of a running loop was 4.1 ms, the driver's
-/// work after its last copy 30 ms (H200, driver 580.159.04).
-const IDLE_NS: u64 = 20_000_000;
-/// A crew that has had no copy at all leaves after this.
-const UNUSED_NS: u64 = 2_000_000_000;
-/// A copy that goes on for so long does not need a helper that has nothing to do: its caller waits for one that somebody
-/// stopped, or is gone itself in mid-copy.
-const COPY_NS: u64 = 2_000_000_000;
 /// How long the end of a phase waits for helpers to be gone. They leave within some 50 us unless somebody stopped them.
 const LEAVE_NS: u64 = 200_000_000;
-/// Looks at the board between two looks at the clock.
-const LOOKS: u32 = 64;
-/// Looks at the board before a helper offers its CPU to others at each look.
-const SPINS: u32 = 256;
 
 /// The crew of this process.
 pub struct Crew {
@@ -129,7 +119,8 @@ impl Crew {
             }
             let top = stacks + (index + 1) * STACK;
             // SAFETY: the stack is the caller's promise; the tid word is static; the entry keeps the rules of helpers.
-            let born = unsafe { sys::start_thread(top, tid, helper, index << 32 | epoch as usize) };
+            let born =
+                unsafe { sys::start_thread(top, tid, helper::live, index << 32 | epoch as usize) };
             if born.is_err() {
                 result.refused = true;
                 break;
@@ -284,81 +275,6 @@ impl Crew {
         }
         self.alive()
     }
-
-    /// Why a helper should leave by itself now; `Running` when it should not.
-    fn leave(&self) -> End {
-        let now = sys::now_ns();
-        if self.copying.load(Ordering::Acquire) != 0 {
-            let began = self.copy_began_ns.load(Ordering::Relaxed);
-            let long = now > began.saturating_add(COPY_NS);
-            return if long { End::Idle } else { End::Running };
-        }
-        let last = self.last_copy_ns.load(Ordering::Relaxed);
-        if last != 0 {
-            let idle = now > last.saturating_add(IDLE_NS);
-            return if idle { End::Idle } else { End::Running };
-        }
-        let over = now
-            > self
-                .born_ns
-                .load(Ordering::Relaxed)
-                .saturating_add(UNUSED_NS);
-        if over || self.prefault.is_done() {
-            return End::NoCopy;
-        }
-        End::Running
-    }
-
-    fn say_left(&self, why: End) {
-        let left = self.left.load(Ordering::Relaxed);
-        if !left.is_null() {
-            // SAFETY: `begin` was given a static word.
-            let left = unsafe { &*left };
-            let running = End::Running.number();
-            let _ =
-                left.compare_exchange(running, why.number(), Ordering::AcqRel, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A helper's life. Runs on a stack of ours with the caller's thread-local storage: no libc, no panic, nothing thread-local.
-unsafe extern "C" fn helper(argument: usize) -> ! {
-    let index = argument >> 32;
-    let epoch = argument as u32;
-    name_thread(index);
-    let mark = (index + 1) as u8;
-    let mut seen = 0;
-    let mut idle = 0u32;
-    while CREW.epoch.load(Ordering::Acquire) == epoch {
-        let generation = CREW.board.generation();
-        // SAFETY: see `work`.
-        if generation != seen && generation != 0 && unsafe { CREW.work(generation, mark) } {
-            seen = generation;
-            idle = 0;
-            continue;
-        }
-        seen = generation;
-        let copying = CREW.last_copy_ns.load(Ordering::Relaxed) != 0
-            || CREW.copying.load(Ordering::Relaxed) != 0;
-        if CREW.prefault.step(copying) {
-            idle = 0;
-            continue;
-        }
-        idle = idle.wrapping_add(1).max(1);
-        if idle < SPINS {
-            core::hint::spin_loop();
-        } else {
-            sys::sched_yield();
-        }
-        if idle.is_multiple_of(LOOKS) {
-            let why = CREW.leave();
-            if why != End::Running {
-                CREW.say_left(why);
-                break;
-            }
-        }
-    }
-    sys::exit_thread()
 }
 
 /// Whether a helper does not exist, though the kernel has not cleared its id: then it is cleared here.
@@ -370,14 +286,5 @@ fn is_gone(tid: &AtomicU32, id: u32) -> bool {
     gone
 }
 
-/// Names a helper `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.
-fn name_thread(index: usize) {
-    let mut name = *b"csnap-00\0\0\0\0\0\0\0\0";
-    name[6] = b'0' + (index / 10 % 10) as u8;
-    name[7] = b'0' + (index % 10) as u8;
-    sys::set_thread_name(&name);
-}
-
 #[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
-#[path = "crew_tests.rs"]
 mod tests;

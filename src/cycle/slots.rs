@@ -1,0 +1,70 @@
+//! libcuda's slots through the life of a buffer: taken with the request, looked after, put back with the last buffer.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use cudasnap_wire::{Slot, SlotState, Step};
+
+use crate::got::{self, Libcuda, LIBCUDA};
+use crate::{hooks, record, sys};
+
+use super::State;
+
+/// Which of libcuda's slots are ours now.
+#[derive(Clone, Copy)]
+pub(super) struct Slots {
+    /// Copies come to us.
+    pub copies: bool,
+    /// So do the calls that end a buffer.
+    pub unmaps: bool,
+}
+
+/// Takes libcuda's slots. Copies are ours only when the end of the buffer will be told to us too.
+pub(super) fn hold(libcuda: &Libcuda) -> Slots {
+    let record = record::get();
+    record.slots.libcuda.store(libcuda.base() as u64, Relaxed);
+    let take = |slot: Slot| {
+        let state = libcuda.hold(slot, hooks::replacement(slot));
+        record::slot(slot, state);
+        log::debug!("{LIBCUDA}: slot {} {}", slot.word(), state.word());
+        state
+    };
+    let unmaps = take(Slot::Munmap) == SlotState::Held;
+    let moves = matches!(take(Slot::Mremap), SlotState::Held | SlotState::Missing);
+    let unmaps = unmaps && moves;
+    // A page that helpers may no longer write would be a signal to them. Not all drivers import it.
+    take(Slot::Mprotect);
+    let copies = unmaps && {
+        let memcpy = take(Slot::Memcpy);
+        let memmove = take(Slot::Memmove);
+        memcpy == SlotState::Held || memmove == SlotState::Held
+    };
+    Slots { copies, unmaps }
+}
+
+/// Puts libcuda's slots back.
+pub(super) fn free() {
+    got::release_all(record::slot);
+}
+
+/// Looks whether a lazy resolution in another thread has overwritten a held slot. Called at the restore thread's own mmaps;
+/// that they come at all shows that libcuda is still loaded.
+pub fn look_after() {
+    if !super::is_requester() || got::intact() {
+        return;
+    }
+    if let Some(state) = super::enter(sys::getpid()) {
+        state.retake_slots();
+    }
+}
+
+impl State {
+    /// Takes slots again that the loader overwrote.
+    pub(super) fn retake_slots(&self) {
+        if got::intact() {
+            return;
+        }
+        if let Some(libcuda) = Libcuda::at(self.libcuda) {
+            (0..libcuda.retake()).for_each(|_| record::step(Step::SlotRetaken));
+        }
+    }
+}

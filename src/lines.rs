@@ -1,0 +1,105 @@
+//! Text files of the kernel, line by line, in a small buffer on the stack.
+
+use crate::sys;
+
+/// Room for a line, and so what a look at the maps takes of the stack: it may be the 12 KiB one of a signal handler. What of a
+/// longer line is cut is the end of a long path.
+const LINE: usize = 768;
+
+/// Calls `each` for every line of a file until it returns false. Lines longer than the buffer arrive cut, once. Returns
+/// false when the file could not be opened or read.
+pub fn for_each_line(path: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> bool {
+    let Ok(fd) = sys::open(path, libc::O_RDONLY, 0) else {
+        return false;
+    };
+    let complete = read_lines(fd, &mut each);
+    sys::close(fd);
+    complete
+}
+
+fn read_lines(fd: usize, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
+    let mut buffer = [0u8; LINE];
+    let mut filled = 0;
+    // Set while the rest of a line that was longer than the buffer is thrown away.
+    let mut cut = false;
+    loop {
+        let Some(room) = buffer.get_mut(filled..) else {
+            return false;
+        };
+        let got = match sys::read(fd, room) {
+            Ok(got) => got,
+            Err(libc::EINTR) => continue,
+            Err(_) => return false,
+        };
+        filled += got;
+        let mut begin = 0;
+        while let Some(rest) = buffer.get(begin..filled) {
+            let Some(length) = rest.iter().position(|&byte| byte == b'\n') else {
+                break;
+            };
+            let line = rest.get(..length).unwrap_or_default();
+            if !core::mem::take(&mut cut) && !each(line) {
+                return true;
+            }
+            begin += length + 1;
+        }
+        if got == 0 {
+            // A last line without its newline.
+            let line = buffer.get(begin..filled).unwrap_or_default();
+            if !line.is_empty() && !cut {
+                each(line);
+            }
+            return true;
+        }
+        if begin == 0 && filled == buffer.len() {
+            if !cut && !each(&buffer) {
+                return true;
+            }
+            cut = true;
+            filled = 0;
+        } else {
+            buffer.copy_within(begin..filled, 0);
+            filled -= begin;
+        }
+    }
+}
+
+/// Digits of the given base, nothing else, without overflow.
+pub fn parse_number(digits: &[u8], base: u32) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |sum, &digit| {
+        let digit = (digit as char).to_digit(base)?;
+        sum.checked_mul(u64::from(base))?
+            .checked_add(u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_a_long_file_arrives_once() {
+        let path = std::env::temp_dir().join(format!("cudasnap-lines-{}", std::process::id()));
+        let mut text = String::new();
+        for number in 0..2000 {
+            text += &format!("{number} {}\n", "x".repeat(number % 300));
+        }
+        text += &"y".repeat(10_000);
+        text += "\nlast";
+        std::fs::write(&path, &text).unwrap();
+        let mut seen = Vec::new();
+        let name = format!("{}\0", path.display());
+        assert!(for_each_line(name.as_bytes(), |line| {
+            seen.push(line.to_vec());
+            true
+        }));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(seen.len(), 2002);
+        assert_eq!(seen[1999], text.lines().nth(1999).unwrap().as_bytes());
+        assert!(seen[2000].starts_with(b"yyyy"));
+        assert_eq!(seen[2001], b"last");
+    }
+}

@@ -1,0 +1,186 @@
+//! The only raw system calls. Results follow the kernel: a negative value is `-errno`. Nothing here touches `errno`, takes
+//! a lock or allocates, so that all of it can be called while every other thread is stopped at any instruction.
+
+mod clock;
+mod file;
+mod thread;
+
+use core::ffi::c_void;
+
+pub use clock::{now_ns, thread_cpu_ns, unix_ns};
+pub use file::{close, open, read, read_own, write, write_if_wanted};
+pub use thread::{
+    allowed_cpus, block_signals, exit_thread, futex_wait, getpid, gettid, restore_signals,
+    sched_yield, set_thread_name, start_thread, thread_exists, thread_name,
+};
+
+/// Result of a raw call: the kernel's value, or the positive errno.
+pub type SysResult = Result<usize, i32>;
+
+const fn check(value: isize) -> SysResult {
+    // The kernel's error range is the last page of the address space.
+    if value < 0 && value >= -4095 {
+        Err(-value as i32)
+    } else {
+        Ok(value as usize)
+    }
+}
+
+/// Six-argument system call.
+///
+/// # Safety
+/// As the called system call demands.
+#[cfg(all(target_arch = "x86_64", not(cudasnap_portable)))]
+#[inline]
+pub unsafe fn call6(
+    number: libc::c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> SysResult {
+    let value: isize;
+    // SAFETY: the x86-64 system call convention; the caller answers for what the call does.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => value,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    check(value)
+}
+
+/// Six-argument system call through libc, with `errno` put back.
+///
+/// # Safety
+/// As the called system call demands.
+#[cfg(not(all(target_arch = "x86_64", not(cudasnap_portable))))]
+pub unsafe fn call6(
+    number: libc::c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> SysResult {
+    // SAFETY: errno is this thread's own word; the caller answers for what the call does.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let value = libc::syscall(number, a, b, c, d, e, f);
+        let result = if value == -1 {
+            -(*errno as isize)
+        } else {
+            value as isize
+        };
+        *errno = saved;
+        check(result)
+    }
+}
+
+/// Anonymous or file mapping; returns the address.
+///
+/// # Safety
+/// With `MAP_FIXED` the range must be the caller's to replace.
+pub unsafe fn mmap(
+    addr: usize,
+    len: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+) -> SysResult {
+    // SAFETY: passed on to the caller's promise.
+    unsafe {
+        call6(
+            libc::SYS_mmap,
+            addr,
+            len,
+            prot as usize,
+            flags as usize,
+            fd as isize as usize,
+            offset as usize,
+        )
+    }
+}
+
+/// Changes what may be done with a range.
+///
+/// # Safety
+/// The range must be the caller's.
+pub unsafe fn mprotect(addr: usize, len: usize, prot: i32) -> SysResult {
+    // SAFETY: passed on to the caller's promise.
+    unsafe { call6(libc::SYS_mprotect, addr, len, prot as usize, 0, 0, 0) }
+}
+
+/// Unmaps a range.
+///
+/// # Safety
+/// Nothing may use the range afterwards.
+pub unsafe fn munmap(addr: usize, len: usize) -> SysResult {
+    // SAFETY: passed on to the caller's promise.
+    unsafe { call6(libc::SYS_munmap, addr, len, 0, 0, 0, 0) }
+}
+
+/// Moves or resizes a mapping.
+///
+/// # Safety
+/// Nothing may use what the call takes away.
+pub unsafe fn mremap(addr: usize, old: usize, new: usize, flags: i32, target: usize) -> SysResult {
+    // SAFETY: passed on to the caller's promise.
+    unsafe { call6(libc::SYS_mremap, addr, old, new, flags as usize, target, 0) }
+}
+
+/// Advice on a range.
+///
+/// # Safety
+/// For advice that drops contents, the contents must be the caller's to drop.
+pub unsafe fn madvise(addr: usize, len: usize, advice: i32) -> SysResult {
+    // SAFETY: passed on to the caller's promise.
+    unsafe { call6(libc::SYS_madvise, addr, len, advice as usize, 0, 0, 0) }
+}
+
+/// Bytes of a page of this kernel; asked each time, since a process may have been moved.
+pub fn page_size() -> usize {
+    // SAFETY: reads the auxiliary vector; takes no lock.
+    match unsafe { libc::getauxval(libc::AT_PAGESZ) } {
+        0 => 4096,
+        size => size as usize,
+    }
+}
+
+/// Turns a raw result into what a libc function returns, with `errno` set.
+///
+/// # Safety
+/// The calling thread must have libc's thread-local storage: not a helper.
+pub unsafe fn to_libc_pointer(result: SysResult) -> *mut c_void {
+    match result {
+        Ok(address) => address as *mut c_void,
+        Err(errno) => {
+            // SAFETY: the caller's thread is a libc thread.
+            unsafe { *libc::__errno_location() = errno };
+            libc::MAP_FAILED
+        }
+    }
+}
+
+/// As [`to_libc_pointer`], for functions that return 0 or -1.
+///
+/// # Safety
+/// As [`to_libc_pointer`].
+pub unsafe fn to_libc_status(result: SysResult) -> libc::c_int {
+    match result {
+        Ok(_) => 0,
+        Err(errno) => {
+            // SAFETY: the caller's thread is a libc thread.
+            unsafe { *libc::__errno_location() = errno };
+            -1
+        }
+    }
+}
