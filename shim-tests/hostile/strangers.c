@@ -86,6 +86,45 @@ static const char *name(void)
 
 static unsigned char *shared_buffer;
 
+/* In a child of fork: the parent's buffer and slots, but none of its helpers. */
+static void in_fork_child(int round)
+{
+    const long before = address_space_kib();
+    expect(memcmp(shared_buffer, source, LENGTH) == 0, "the child's buffer is wrong");
+    copy_all(shared_buffer, source, LENGTH);
+    if (round % 2)
+        cycle(LENGTH);
+    if (round / 2 == 1) {
+        release(shared_buffer, LENGTH / 2);
+        cuda.memcpy(shared_buffer + LENGTH / 2, source, CHUNK);
+        release(shared_buffer + LENGTH / 2, LENGTH / 2);
+    }
+    if (round / 2 == 2)
+        release(shared_buffer, LENGTH);
+    expect(address_space_kib() - before < 1024, "the child has lost address space");
+    expect_no_helper_within(5);
+    _exit(0);
+}
+
+static const char *fork_child(void)
+{
+    load_cuda();
+    make_source(LENGTH);
+    shared_buffer = request(LENGTH);
+    copy_all(shared_buffer, source, LENGTH);
+    for (int round = 0; round < 6; round++) {
+        int status = 1;
+        const pid_t child = fork();
+        if (child == 0)
+            in_fork_child(round);
+        expect(waitpid(child, &status, 0) == child && status == 0, "a child failed");
+    }
+    expect_source(shared_buffer, LENGTH);
+    release(shared_buffer, LENGTH);
+    cycle(LENGTH);
+    return NULL;
+}
+
 /* Runs in the parent's memory. */
 static void in_vfork_child(int round)
 {
@@ -156,6 +195,7 @@ int main(int count, char **arguments)
         {"thread-stack", thread_stack},
         {"signal-stack", signal_stack},
         {"name", name},
+        {"fork", fork_child},
         {"vfork", vfork_child},
         {"drop-word", drop_word_alone},
         {"no-descriptors", no_descriptors},

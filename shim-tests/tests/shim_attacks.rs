@@ -12,9 +12,8 @@
 //!   munmap: the driver's own call it is, and the tail stays.
 //! - A source that faults inside a helper is a signal in that helper: no handler of the program can jump out of it.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::io::{PipeWriter, Write};
+use std::os::fd::AsRawFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cudasnap_shim_tests::attack::{Attack, Outcome};
@@ -49,6 +48,13 @@ fn a_thread_with_the_drivers_name_is_not_the_driver() {
     assert_eq!(outcome.requests(), (0, 0));
     // Counted, as a driver behind another preload would be.
     assert_eq!(outcome.all_steps(), [("not-understood", 10)]);
+}
+
+#[test]
+fn a_child_of_fork_uses_and_frees_the_parents_buffer() {
+    let outcome = attack("strangers fork");
+    assert_eq!(outcome.requests(), (2, 2));
+    assert_eq!(outcome.all_steps(), []);
 }
 
 #[test]
@@ -283,11 +289,10 @@ fn a_report_into_a_pipe_that_nobody_reads_is_counted_and_costs_nothing() {
 
 #[test]
 fn messages_to_a_full_pipe_are_left_out() {
-    let (_reading, writing) = pipe();
-    let mut file = File::from(writing.try_clone().unwrap());
-    set_blocking(&file, false);
-    while file.write(&[b'x'; 4096]).is_ok() {}
-    set_blocking(&file, true);
+    let (_reading, mut writing) = std::io::pipe().unwrap();
+    set_blocking(&writing, false);
+    while writing.write(&[b'x'; 4096]).is_ok() {}
+    set_blocking(&writing, true);
     let outcome = Attack::new("copies cycles")
         .env("CUDASNAP_LOG", "debug")
         .stderr(writing)
@@ -297,7 +302,7 @@ fn messages_to_a_full_pipe_are_left_out() {
 
 #[test]
 fn messages_to_a_closed_pipe_kill_nobody() {
-    let (reading, writing) = pipe();
+    let (reading, writing) = std::io::pipe().unwrap();
     drop(reading);
     let outcome = Attack::new("copies cycles")
         .env("CUDASNAP_LOG", "debug")
@@ -306,22 +311,9 @@ fn messages_to_a_closed_pipe_kill_nobody() {
     assert!(outcome.is_covered("restore"));
 }
 
-/// Both ends: where it is read, where it is written. Not inherited: a child of another test would keep it open.
-fn pipe() -> (OwnedFd, OwnedFd) {
-    let mut ends = [0; 2];
-    // SAFETY: the kernel writes two numbers.
-    assert_eq!(
-        unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) },
-        0
-    );
-    // SAFETY: made a moment ago, owned by nobody else.
-    ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into()
-}
-
-fn set_blocking(file: &File, blocking: bool) {
+fn set_blocking(pipe: &PipeWriter, blocking: bool) {
     let flags = if blocking { 0 } else { libc::O_NONBLOCK };
-    // SAFETY: the descriptor is the file's.
-    let status =
-        unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(file), libc::F_SETFL, flags) };
+    // SAFETY: the descriptor is the pipe's.
+    let status = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags) };
     assert_eq!(status, 0);
 }
