@@ -110,11 +110,11 @@ static int in_mid_copy(enum order order)
 {
     int met = 0;
     unsigned char *buffer = request(LENGTH), *restored = plain_memory(LENGTH);
-    order_in(15, order);
+    order_in(3, order);
     cuda.memcpy(buffer, source, LENGTH);
     met += order_met();
     expect_source(buffer, LENGTH);
-    order_in(10, order);
+    order_in(3, order);
     cuda.memcpy(restored, buffer, LENGTH);
     met += order_met();
     expect_source(restored, LENGTH);
@@ -155,7 +155,7 @@ static const char *relro(void)
     int met = 0;
     prepare();
     for (int try = 0; try < TRIES && !met; try++) {
-        order_in(20 + 10 * try, STOP);
+        order_in(5 + 5 * try, STOP);
         const double began = now();
         unsigned char *buffer = request(LENGTH);
         took = now() - began;

@@ -105,8 +105,11 @@ static const char *death_in_mid_copy(void)
     expect(pthread_create(&thread, NULL, copy_in_one_call, NULL) == 0, "no thread");
     while (!copying)
         sleep_ms(1);
-    sleep_ms(10);
+    sleep_ms(5);
     pthread_kill(thread, SIGUSR1);
+    /* The kernel tells of the end of any thread. */
+    pthread_join(thread, NULL);
+    sleep_ms(100);
     expect_no_helper_within(10);
     expect(!copied, "the copy was over before");
     release(shared, LARGE);

@@ -23,9 +23,17 @@ fn attack(words: &str) -> Outcome {
     Attack::new(words).run()
 }
 
-/// Small units and slow pages: prefault lasts long enough to be met in the middle.
+/// With one helper: also on a large machine a copy lasts long enough to be met in the middle.
+fn attack_with_one_helper(words: &str) -> Outcome {
+    Attack::new(words).env("CUDASNAP_THREADS", "2").run()
+}
+
+/// Small units and slow pages too: the same for prefault.
 fn attack_with_small_pages(words: &str) -> Outcome {
-    Attack::new(words).env("CUDASNAP_PAGES", "4k").run()
+    Attack::new(words)
+        .env("CUDASNAP_THREADS", "2")
+        .env("CUDASNAP_PAGES", "4k")
+        .run()
 }
 
 // The program itself, which is not libcuda.
@@ -158,7 +166,7 @@ fn two_threads_of_the_driver_share_a_buffer_and_have_their_own() {
 
 #[test]
 fn a_thread_that_dies_in_mid_copy_leaves_no_helper() {
-    let outcome = attack("threads death");
+    let outcome = attack_with_one_helper("threads death");
     assert_eq!(outcome.requests(), (2, 2));
     assert!(outcome.is_covered("restore"));
 }
@@ -246,7 +254,7 @@ fn a_helper_stopped_over_many_buffers_costs_no_address_space() {
 
 #[test]
 fn a_copy_goes_on_when_a_helper_stopped_in_a_part_is_released() {
-    let outcome = attack("stopped held");
+    let outcome = attack_with_one_helper("stopped held");
     assert!(outcome.number() >= 1.0, "nobody was stopped");
     assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
 }
@@ -254,7 +262,7 @@ fn a_copy_goes_on_when_a_helper_stopped_in_a_part_is_released() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_part_whose_helper_is_killed_is_done_again() {
-    let outcome = attack("stopped killed");
+    let outcome = attack_with_one_helper("stopped killed");
     assert!(outcome.number() >= 1.0, "nobody was killed");
     assert!(outcome.steps(Step::HelperDead) >= 1);
     assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
@@ -264,6 +272,7 @@ fn a_part_whose_helper_is_killed_is_done_again() {
 fn a_request_without_slots_does_not_wait_for_a_stopped_helper() {
     let outcome = Attack::new("stopped relro")
         .relro()
+        .env("CUDASNAP_THREADS", "2")
         .env("CUDASNAP_PAGES", "4k")
         .run();
     assert!(outcome.number() < 10.0, "{} s", outcome.detail);
