@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use cudasnap_wire::{Slot, SlotState};
 
-use crate::elf::Image;
+use crate::elf::{Image, SlotPlace};
 use crate::maps::{self, ObjectMemory};
-use crate::sys;
+use crate::{startup, sys};
 
 const SLOTS: usize = Slot::ALL.len();
 
@@ -36,6 +36,49 @@ static HOLDINGS: [Holding; SLOTS] = [const {
         given_up: AtomicBool::new(false),
     }
 }; SLOTS];
+
+/// What lies at a slot's address now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// Ours.
+    Ours,
+    /// Something else.
+    Other,
+    /// Nothing: libcuda was unloaded with its buffer.
+    Gone,
+    /// The slot is not held, or the kernel forbids the question.
+    Unknown,
+}
+
+impl Holding {
+    fn ours(&self) -> usize {
+        self.ours.load(Ordering::Relaxed)
+    }
+
+    /// Asked of the kernel: the slot may be gone.
+    fn word_now(&self) -> Word {
+        let address = self.address.load(Ordering::Acquire);
+        let mut word = [0u8; 8];
+        if address == 0 {
+            return Word::Unknown;
+        }
+        match sys::read_own(address, &mut word) {
+            Ok(()) if usize::from_ne_bytes(word) == self.ours() => Word::Ours,
+            Ok(()) => Word::Other,
+            Err(libc::EFAULT) => Word::Gone,
+            Err(_) => Word::Unknown,
+        }
+    }
+
+    /// Whether a held slot is still there and ours.
+    fn is_alive(&self, address: usize) -> bool {
+        match self.word_now() {
+            Word::Ours => true,
+            Word::Other | Word::Gone => false,
+            Word::Unknown => maps::writable(&[address]) == [true],
+        }
+    }
+}
 
 /// The function that a slot's calls go on to; `None` when the slot had not been resolved, or is not held.
 pub fn next(slot: Slot) -> Option<usize> {
@@ -77,15 +120,12 @@ impl Libcuda {
             return SlotState::Changed;
         }
         let held = holding.address.load(Ordering::Acquire);
-        if held != 0 && (self.memory.spans(held) || maps::writable(&[held]) == [true]) {
+        if held != 0 && (self.memory.spans(held) || holding.is_alive(held)) {
             return recheck_one(slot, holding, self);
         }
-        // Not held, or in a libcuda that was unloaded with its buffer.
+        // Not held, or in a libcuda that was unloaded with its buffer: what lies there now is somebody else's.
         holding.address.store(0, Ordering::Release);
-        let Some(image) = Image::parse(&self.memory, self.base) else {
-            return SlotState::Missing;
-        };
-        let Some(place) = image.slot(slot.word()) else {
+        let Some(place) = self.place(slot) else {
             return SlotState::Missing;
         };
         if place.relro {
@@ -95,6 +135,10 @@ impl Libcuda {
             return SlotState::ReadOnly;
         }
         self.swap_in(holding, place.address, ours)
+    }
+
+    fn place(&self, slot: Slot) -> Option<SlotPlace> {
+        Image::parse(&self.memory, self.base)?.slot(slot.word())
     }
 
     fn swap_in(&self, holding: &Holding, address: usize, ours: usize) -> SlotState {
@@ -136,14 +180,14 @@ impl Libcuda {
                 continue;
             }
             let current = slot_word(address).load(Ordering::Acquire);
-            if current as usize == holding.ours.load(Ordering::Relaxed) {
+            if current as usize == holding.ours() {
                 continue;
             }
-            if !is_resolution(slot, holding, current as usize) {
+            if !self.is_loaders(slot, holding, current as usize) {
                 holding.given_up.store(true, Ordering::Relaxed);
                 continue;
             }
-            let ours = holding.ours.load(Ordering::Relaxed);
+            let ours = holding.ours();
             holding.address.store(0, Ordering::Release);
             if self.swap_in(holding, address, ours) == SlotState::Held {
                 retaken += 1;
@@ -151,27 +195,34 @@ impl Libcuda {
         }
         retaken
     }
-}
 
-/// Whether the loader wrote this value: it resolves a slot once, only one that held a stub, and to what our own import of the
-/// symbol was resolved to. `memcpy@GLIBC_2.2.5`, which libcuda imports, is glibc's memmove.
-fn is_resolution(slot: Slot, holding: &Holding, value: usize) -> bool {
-    let imports: [usize; 2] = match slot {
-        Slot::Memcpy | Slot::Memmove => [
-            libc::memcpy as *const () as usize,
-            libc::memmove as *const () as usize,
-        ],
-        Slot::Munmap => [libc::munmap as *const () as usize; 2],
-        Slot::Mremap => [libc::mremap as *const () as usize; 2],
-        Slot::Mprotect => [libc::mprotect as *const () as usize; 2],
-        Slot::Mmap | Slot::Mmap64 | Slot::Madvise => return false,
-    };
-    holding.next.load(Ordering::Relaxed) == 0 && imports.contains(&value)
+    /// Whether the loader wrote this value: the stub of a libcuda that was loaded anew where the old one was, or a
+    /// resolution. It resolves a slot once, only one that held a stub, and to what our own import of the symbol was resolved
+    /// to, or to the old `memcpy`.
+    fn is_loaders(&self, slot: Slot, holding: &Holding, value: usize) -> bool {
+        if self.memory.spans(value) {
+            let address = holding.address.load(Ordering::Relaxed);
+            let place = self.place(slot);
+            return place.is_some_and(|place| place.address == address && !place.relro);
+        }
+        let imports: [usize; 3] = match slot {
+            Slot::Memcpy | Slot::Memmove => [
+                libc::memcpy as *const () as usize,
+                libc::memmove as *const () as usize,
+                startup::get().map_or(0, |started| started.old_memcpy),
+            ],
+            Slot::Munmap => [libc::munmap as *const () as usize; 3],
+            Slot::Mremap => [libc::mremap as *const () as usize; 3],
+            Slot::Mprotect => [libc::mprotect as *const () as usize; 3],
+            Slot::Mmap | Slot::Mmap64 | Slot::Madvise => return false,
+        };
+        holding.next.load(Ordering::Relaxed) == 0 && imports.contains(&value)
+    }
 }
 
 fn recheck_one(slot: Slot, holding: &Holding, libcuda: &Libcuda) -> SlotState {
     let address = holding.address.load(Ordering::Acquire);
-    let ours = holding.ours.load(Ordering::Relaxed);
+    let ours = holding.ours();
     if !libcuda.memory.spans(address) {
         // Another libcuda than the one whose slot is held: calls of this one do not come here.
         return SlotState::Changed;
@@ -180,40 +231,40 @@ fn recheck_one(slot: Slot, holding: &Holding, libcuda: &Libcuda) -> SlotState {
     if current == ours {
         return SlotState::Held;
     }
-    if !is_resolution(slot, holding, current) {
+    if !libcuda.is_loaders(slot, holding, current) {
         return SlotState::Changed;
     }
     holding.address.store(0, Ordering::Release);
     libcuda.swap_in(holding, address, ours)
 }
 
-/// Whether the held slots still hold ours. Asked of the kernel: libcuda may have been unloaded with its buffer.
+/// Whether the held slots still hold ours, or are there no longer.
 pub fn intact() -> bool {
-    HOLDINGS.iter().all(|holding| {
-        let address = holding.address.load(Ordering::Acquire);
-        let mut word = [0u8; 8];
-        address == 0
-            || !sys::read_own(address, &mut word)
-            || usize::from_ne_bytes(word) == holding.ours.load(Ordering::Relaxed)
-    })
+    HOLDINGS
+        .iter()
+        .all(|holding| holding.word_now() != Word::Other)
 }
 
-/// Puts every held slot back. A slot that holds something else by now is left alone. Must run while libcuda is loaded:
-/// from a call that came from it.
+/// Puts every held slot back. A slot that holds something else by now is left alone; one that is mapped no longer was
+/// unloaded with its libcuda, and does not count as somebody else's.
 pub fn release_all(mut each: impl FnMut(Slot, SlotState)) {
     for (holding, &slot) in HOLDINGS.iter().zip(Slot::ALL) {
+        let now = holding.word_now();
         let address = holding.address.swap(0, Ordering::AcqRel);
         if address == 0 {
             continue;
         }
         let before = holding.before.load(Ordering::Relaxed) as u64;
-        let ours = holding.ours.load(Ordering::Relaxed) as u64;
-        let freed =
-            slot_word(address).compare_exchange(ours, before, Ordering::AcqRel, Ordering::Relaxed);
-        holding.given_up.fetch_or(freed.is_err(), Ordering::Relaxed);
+        let ours = holding.ours();
+        let is_free = matches!(now, Word::Ours | Word::Unknown)
+            && slot_word(address)
+                .compare_exchange(ours as u64, before, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok();
+        let given_up = now != Word::Gone && !is_free;
+        holding.given_up.fetch_or(given_up, Ordering::Relaxed);
         each(
             slot,
-            if freed.is_ok() {
+            if is_free {
                 SlotState::Free
             } else {
                 SlotState::Changed

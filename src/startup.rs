@@ -14,6 +14,9 @@ pub struct Started {
     pub next_mmap: Option<NextMmap>,
     /// The same for `mmap64`.
     pub next_mmap64: Option<NextMmap>,
+    /// `memcpy@GLIBC_2.2.5`, which libcuda imports; 0 where there is none. In glibc 2.36 it is a function of its own, neither
+    /// the `memcpy` nor the `memmove` that our own imports are resolved to.
+    pub old_memcpy: usize,
 }
 
 static STARTED: OnceCell<Started> = OnceCell::new();
@@ -30,6 +33,7 @@ pub fn start() {
         config: config::read_environment(record::get()),
         next_mmap: find_next(c"mmap"),
         next_mmap64: find_next(c"mmap64"),
+        old_memcpy: find_old_memcpy(),
     };
     let started = STARTED.get_or_init(started);
     record::identify();
@@ -42,6 +46,12 @@ fn find_next(name: &core::ffi::CStr) -> Option<NextMmap> {
     // SAFETY: both symbols are functions of that type.
     (!address.is_null())
         .then(|| unsafe { core::mem::transmute::<*mut libc::c_void, NextMmap>(address) })
+}
+
+fn find_old_memcpy() -> usize {
+    let (name, version) = (c"memcpy", c"GLIBC_2.2.5");
+    // SAFETY: dlvsym with terminated names, from a constructor: the loader is done with this library.
+    unsafe { libc::dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr()) as usize }
 }
 
 /// Runs [`start`] when the library is loaded, behind the unwind barrier.

@@ -1,6 +1,6 @@
 //! Programs under the shim on the simulated driver, with the record at hand: what the tests of the shim are written with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -39,12 +39,21 @@ pub fn library() -> PathBuf {
 /// With the compiler's words when it does not compile.
 #[must_use]
 pub fn hostile(driver: &SimDriver, source: &str, flags: &[&str]) -> PathBuf {
-    let from = repository().join("shim-tests/hostile").join(source);
     let name = source.trim_end_matches(".c");
     // Tests run side by side: each builds its own.
     let to = driver
         .programs
         .join(format!("{name}-{}", std::process::id()));
+    compile_hostile(source, flags, &to);
+    to
+}
+
+/// The same, to a place of its own: a library is found by the name of its file.
+///
+/// # Panics
+/// With the compiler's words when it does not compile.
+pub fn compile_hostile(source: &str, flags: &[&str], to: &Path) {
+    let from = repository().join("shim-tests/hostile").join(source);
     let output = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
         .args([
             "-std=gnu11",
@@ -54,9 +63,10 @@ pub fn hostile(driver: &SimDriver, source: &str, flags: &[&str]) -> PathBuf {
             "-Werror",
             "-pthread",
         ])
-        .args(flags)
         .arg("-o")
-        .args([&to, &from])
+        .args([to, &from])
+        // Libraries behind the source that needs them.
+        .args(flags)
         .output()
         .expect("a C compiler");
     assert!(
@@ -64,7 +74,6 @@ pub fn hostile(driver: &SimDriver, source: &str, flags: &[&str]) -> PathBuf {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    to
 }
 
 /// `simapp` under the shim, and its record.

@@ -56,8 +56,9 @@ pub fn write(fd: usize, data: &[u8]) -> SysResult {
     }
 }
 
-/// Copies bytes of this process that may not be there; false when they are not, or the kernel forbids the question.
-pub fn read_own(address: usize, out: &mut [u8]) -> bool {
+/// Copies bytes of this process that may not be there: then it is EFAULT. Other errors are those of a kernel that forbids the
+/// question.
+pub fn read_own(address: usize, out: &mut [u8]) -> Result<(), i32> {
     let to = libc::iovec {
         iov_base: out.as_mut_ptr().cast(),
         iov_len: out.len(),
@@ -78,7 +79,11 @@ pub fn read_own(address: usize, out: &mut [u8]) -> bool {
             0,
         )
     };
-    got == Ok(out.len())
+    match got {
+        Ok(count) if count == out.len() => Ok(()),
+        Ok(_) => Err(libc::EFAULT),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Writes a message if it can be taken at once: a program must not hang, or die of SIGPIPE, because nobody reads what it did

@@ -1,0 +1,235 @@
+//! Attacks on the shim: hostile C programs on a libcuda that does what its program says, one attack in one process, which is
+//! killed when it takes too long.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read};
+use std::mem::offset_of;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use cudasnap_cli::record::Located;
+use cudasnap_cli::target::Target;
+use cudasnap_cli::view::RecordView;
+use cudasnap_wire::{Record, Step};
+
+use crate::shimmed::{compile_hostile, library};
+use crate::simdriver::repository;
+use crate::watchdog::Watchdog;
+
+/// An attack that takes longer hangs. The longest takes 7 s on two idle CPUs.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// A folder with the programs and their libcuda, removed with its last user.
+#[derive(Debug)]
+struct Grounds {
+    folder: PathBuf,
+    built: Mutex<HashSet<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a test that failed has left is a name that is there or not.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Grounds {
+    /// Those of the tests that run now, or new ones.
+    fn shared() -> Arc<Self> {
+        static NOW: Mutex<Weak<Grounds>> = Mutex::new(Weak::new());
+        let mut now = lock(&NOW);
+        now.upgrade().unwrap_or_else(|| {
+            let grounds = Arc::new(Self::build());
+            *now = Arc::downgrade(&grounds);
+            grounds
+        })
+    }
+
+    fn build() -> Self {
+        // A folder may still be in the middle of its removal when the next is made.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| repository().join("target"), PathBuf::from);
+        let folder = target.join(format!("sim/hostile-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(folder.join("relro")).expect("a folder");
+        Self::build_libcuda(&folder.join("libcuda.so.1"), "lazy");
+        Self::build_libcuda(&folder.join("relro/libcuda.so.1"), "now");
+        Grounds {
+            folder,
+            built: Mutex::default(),
+        }
+    }
+
+    fn build_libcuda(to: &std::path::Path, binding: &str) {
+        let binding = format!("-Wl,-z,relro,-z,{binding}");
+        let flags = [
+            "-shared",
+            "-fPIC",
+            // Copies stay calls, and libcuda is their caller: no jump in place of the last call.
+            "-fno-builtin",
+            "-fno-optimize-sibling-calls",
+            "-Wl,-soname,libcuda.so.1,-Bsymbolic",
+            &binding,
+        ];
+        compile_hostile("fakecuda.c", &flags, to);
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        let mut built = lock(&self.built);
+        if built.insert(name.to_string()) {
+            let drop_word = format!("-DDROP_OFFSET={}", offset_of!(Record, drop));
+            compile_hostile(&format!("{name}.c"), &[&drop_word, "-ldl"], &path);
+        }
+        path
+    }
+}
+
+impl Drop for Grounds {
+    fn drop(&mut self) {
+        // Nothing depends on it: the next run makes its own.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One attack, to be run.
+#[derive(Debug)]
+pub struct Attack {
+    grounds: Arc<Grounds>,
+    words: String,
+    command: Command,
+}
+
+impl Attack {
+    /// An attack of a program in `shim-tests/hostile`, under the shim with default options: `"copies odd 17"`.
+    ///
+    /// # Panics
+    /// When the program does not compile.
+    #[must_use]
+    pub fn new(words: &str) -> Self {
+        let grounds = Grounds::shared();
+        let mut parts = words.split(' ');
+        let program = grounds.program(parts.next().unwrap_or_default());
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CUDASNAP")) {
+            command.env_remove(name);
+        }
+        command
+            .args(parts)
+            .env("LD_LIBRARY_PATH", &grounds.folder)
+            .env("LD_PRELOAD", library())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        Attack {
+            grounds,
+            words: words.to_string(),
+            command,
+        }
+    }
+
+    /// On a libcuda whose slots are bound at once and then read-only.
+    #[must_use]
+    pub fn relro(mut self) -> Self {
+        let folder = self.grounds.folder.join("relro");
+        self.command.env("LD_LIBRARY_PATH", folder);
+        self
+    }
+
+    /// With an option set.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// With this as its stderr.
+    #[must_use]
+    pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
+        self.command.stderr(stderr);
+        self
+    }
+
+    /// Runs it to its end, which must be a good one, in time.
+    ///
+    /// # Panics
+    /// When it hangs, dies, or says that something is wrong.
+    pub fn run(mut self) -> Outcome {
+        let words = &self.words;
+        let mut child = self.command.spawn().expect("the program starts");
+        let pid = child.id() as i32;
+        let watchdog = Watchdog::new("an attack", pid, LIMIT);
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("the result");
+        let detail = line.trim().strip_prefix("ok").map(str::trim);
+        // It waits for the end of its stdin now.
+        let record = detail.map(|_| {
+            let record = Located::find(Target::new(pid)).and_then(|place| place.read());
+            record.unwrap_or_else(|error| panic!("{words}: the record: {error:?}"))
+        });
+        drop(child.stdin.take());
+        // Ends with the process; until then the watchdog may need its id.
+        stdout.read_to_string(&mut String::new()).expect("its end");
+        drop(watchdog);
+        let status = child.wait().expect("its status");
+        match (detail, record) {
+            (Some(detail), Some(record)) if status.success() => Outcome {
+                detail: detail.to_string(),
+                record,
+            },
+            _ => panic!("{words}: {status}, said '{}'", line.trim()),
+        }
+    }
+}
+
+/// What an attack that did no harm has left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the program said besides `ok`.
+    pub detail: String,
+    /// The shim's record at its end.
+    pub record: RecordView,
+}
+
+impl Outcome {
+    /// The detail, where it is a number.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn number(&self) -> f64 {
+        self.detail.parse().expect("a number")
+    }
+
+    /// How often a step down was taken.
+    #[must_use]
+    pub fn steps(&self, step: Step) -> u32 {
+        self.record.steps(step)
+    }
+
+    /// Requests that reached the shim, and those of them that it answered.
+    #[must_use]
+    pub fn requests(&self) -> (u64, u64) {
+        let counters = &self.record.counters;
+        (counters.requests, counters.answered)
+    }
+
+    /// Steps down of any kind.
+    #[must_use]
+    pub fn all_steps(&self) -> Vec<(&'static str, u32)> {
+        let steps = self.record.counters.steps.iter();
+        steps
+            .filter(|step| step.value > 0)
+            .map(|step| (step.name, step.value))
+            .collect()
+    }
+
+    /// Whether the last phase in this direction took the whole buffer through the shim, in one phase.
+    #[must_use]
+    pub fn is_covered(&self, direction: &str) -> bool {
+        let phase = self.record.last(direction);
+        phase.is_some_and(|phase| phase.end.is("covered") && phase.copied == phase.expected)
+    }
+}
