@@ -8,7 +8,7 @@ use cudasnap_wire::{Mode, PageKind, Record, OPTIONS};
 /// Longest report path that is taken.
 pub const PATH_MAX: usize = 512;
 /// Most threads that an option can ask for.
-pub const THREADS_MAX: u32 = 64;
+pub const THREADS_MAX: u32 = 32;
 
 /// Options in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn set<T>(place: &mut T, value: Option<T>) -> bool {
 fn parse_word<T: Copy>(value: &[u8], all: &[T], word: fn(T) -> &'static str) -> Option<T> {
     all.iter()
         .copied()
-        .find(|&candidate| word(candidate).as_bytes() == value)
+        .find(|&candidate| word(candidate).as_bytes().eq_ignore_ascii_case(value))
 }
 
 fn parse_threads(value: &[u8]) -> Option<u32> {
@@ -85,11 +85,11 @@ fn parse_threads(value: &[u8]) -> Option<u32> {
 }
 
 fn parse_keep(value: &[u8]) -> Option<bool> {
-    match value {
-        b"fresh" => Some(false),
-        b"keep" => Some(true),
-        _ => None,
-    }
+    parse_word(
+        value,
+        &[false, true],
+        |keep| if keep { "keep" } else { "fresh" },
+    )
 }
 
 fn parse_size(value: &[u8]) -> Option<u64> {
@@ -114,16 +114,12 @@ fn parse_path(value: &[u8]) -> Option<([u8; PATH_MAX], usize)> {
 
 fn parse_level(value: &[u8]) -> Option<log::LevelFilter> {
     use log::LevelFilter::{Debug, Info, Off, Warn};
-    let words: [(&[u8], _); 4] = [
-        (b"off", Off),
-        (b"warn", Warn),
-        (b"info", Info),
-        (b"debug", Debug),
-    ];
-    words
-        .into_iter()
-        .find(|(word, _)| *word == value)
-        .map(|(_, level)| level)
+    parse_word(value, &[Off, Warn, Info, Debug], |level| match level {
+        Warn => "warn",
+        Info => "info",
+        Debug => "debug",
+        _ => "off",
+    })
 }
 
 /// Reads the environment, writes options and complaints to the record. An empty value counts as absent.
@@ -270,9 +266,9 @@ mod tests {
     fn a_value_that_is_not_understood_means_the_default_and_is_told() {
         let bad = [
             ("CUDASNAP", "yes"),
-            ("CUDASNAP_THREADS", "65"),
+            ("CUDASNAP_THREADS", "33"),
             ("CUDASNAP_PAGES", "driver"),
-            ("CUDASNAP_BUFFER", "Keep"),
+            ("CUDASNAP_BUFFER", "kept"),
             ("CUDASNAP_KEEP_MAX", "99999999999T"),
             ("CUDASNAP_REPORT", "relative"),
             ("CUDASNAP_LOG", "loud"),
@@ -284,6 +280,20 @@ mod tests {
             .map(|(number, (_, value))| (number, value.to_string()))
             .collect();
         assert_eq!(complaints, expected);
+    }
+
+    #[test]
+    fn words_may_be_written_in_capitals() {
+        let (config, complaints) = read(&[
+            ("CUDASNAP", "OFF"),
+            ("CUDASNAP_BUFFER", "Keep"),
+            ("CUDASNAP_LOG", "INFO"),
+        ]);
+        assert!(complaints.is_empty());
+        assert_eq!(
+            (config.mode, config.keep, config.log),
+            (Mode::Off, true, log::LevelFilter::Info)
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Mode, Record, Slot, SlotState, Step};
+use cudasnap_wire::{Mode, OptionSpec, Record, Slot, SlotState, Step, OPTIONS};
 
 use crate::{own, sys};
 
@@ -42,6 +42,15 @@ pub fn step(step: Step) {
 /// The mode that the next request will get.
 pub fn mode() -> Mode {
     Mode::from_number(get().mode.load(Relaxed)).unwrap_or(Mode::On)
+}
+
+/// Options whose values were not understood.
+pub fn complaints() -> impl Iterator<Item = &'static OptionSpec> {
+    let numbers = get()
+        .complaints
+        .iter()
+        .map(|complaint| complaint.option.load(Relaxed) as usize);
+    numbers.filter_map(|number| OPTIONS.get(number.checked_sub(1)?))
 }
 
 /// Publishes what became of a slot.

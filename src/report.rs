@@ -24,20 +24,24 @@ pub fn write(config: &Config, buffer: u32) {
     let Some(path) = path.get(..length + 1).filter(|_| *length > 0) else {
         return;
     };
-    let mut failed = false;
+    let mut failed = None;
     match sys::open(path, APPEND, 0o600) {
         Ok(fd) => {
             phase::of_buffer(buffer, |block| {
                 let line = json_line(block);
-                failed |=
-                    line.is_cut() || sys::write(fd, line.as_bytes()) != Ok(line.as_bytes().len());
+                match sys::write(fd, line.as_bytes()) {
+                    Ok(written) if written == line.as_bytes().len() && !line.is_cut() => {}
+                    Ok(_) => failed = Some(libc::EIO),
+                    Err(errno) => failed = Some(errno),
+                }
             });
             sys::close(fd);
         }
-        Err(_) => failed = true,
+        Err(errno) => failed = Some(errno),
     }
-    if failed {
+    if let Some(errno) = failed {
         record::step(Step::ReportFailed);
+        log::warn!("the report cannot be written: error {errno}");
     }
 }
 
@@ -67,14 +71,13 @@ fn json_line(block: &Phase) -> Text<LINE> {
         copied,
         block.copies.load(Relaxed),
         block.prefaulted.load(Relaxed),
-        copied >= expected / 100 * 99,
+        is_effective(block),
     );
     let _ = write!(
         line,
         concat!(
             r#""mmap_ns":{},"prefault_ns":{},"first_copy_ns":{},"copying_ns":{},"waiting_ns":{},"longest_wait_ns":{},"#,
-            r#""loop_ns":{},"total_ns":{},"munmap_ns":{},"gb_per_s":{}.{:02}}}"#,
-            "\n"
+            r#""loop_ns":{},"total_ns":{},"munmap_ns":{},"gb_per_s":{}.{:02},"#,
         ),
         block.mmap_ns.load(Relaxed),
         block.prefault_ns.load(Relaxed),
@@ -88,7 +91,36 @@ fn json_line(block: &Phase) -> Text<LINE> {
         copied / seconds,
         copied % seconds * 100 / seconds,
     );
+    push_doubts(&mut line);
+    let _ = line.write_str("}\n");
     line
+}
+
+/// Whether the shim made the copies: at least 99 % of the buffer went through it, into memory of its own.
+fn is_effective(block: &Phase) -> bool {
+    let through = block.copied.load(Relaxed) >= block.expected.load(Relaxed) / 100 * 99;
+    let on = block.mode.load(Relaxed) == Mode::On.number();
+    through && on && block.pages.load(Relaxed) != PageKind::Driver.number()
+}
+
+/// The options that were not understood, and how often each step down was taken since the program started.
+fn push_doubts(line: &mut Text<LINE>) {
+    let _ = line.write_str(r#""not_understood":["#);
+    let mut comma = "";
+    for option in record::complaints() {
+        let _ = write!(line, r#"{comma}"{}""#, option.name);
+        comma = ",";
+    }
+    let _ = line.write_str(r#"],"steps_down":{"#);
+    comma = "";
+    for (step, counter) in Step::ALL.iter().zip(&record::get().counters.steps) {
+        let count = counter.load(Relaxed);
+        if count > 0 {
+            let _ = write!(line, r#"{comma}"{}":{count}"#, step.word());
+            comma = ",";
+        }
+    }
+    let _ = line.write_str("}");
 }
 
 struct Stderr;
@@ -117,6 +149,17 @@ pub fn start_messages(level: log::LevelFilter) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_only_watched_is_not_effective() {
+        let block = Phase::new();
+        assert!(is_effective(&block));
+        block.mode.store(Mode::Observe.number(), Relaxed);
+        assert!(!is_effective(&block));
+        block.mode.store(Mode::On.number(), Relaxed);
+        block.pages.store(PageKind::Driver.number(), Relaxed);
+        assert!(!is_effective(&block));
+    }
 
     #[test]
     fn a_line_is_one_json_object_with_the_rate() {

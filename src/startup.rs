@@ -38,6 +38,18 @@ pub fn start() {
     let started = STARTED.get_or_init(started);
     record::identify();
     report::start_messages(started.config.log);
+    log::debug!(
+        "cudasnap {} is loaded, mode {}",
+        env!("CARGO_PKG_VERSION"),
+        started.config.mode.word()
+    );
+    for complaint in record::complaints() {
+        log::warn!(
+            "{}: its value is not understood, the default {:?} is in force",
+            complaint.name,
+            complaint.default
+        );
+    }
 }
 
 fn find_next(name: &core::ffi::CStr) -> Option<NextMmap> {

@@ -415,6 +415,26 @@ fn reports_are_written_when_the_buffer_is_unmapped() {
 }
 
 #[test]
+fn reports_tell_doubts() {
+    let path = std::env::temp_dir().join(format!("cudasnap-doubts-{}", std::process::id()));
+    let options = [
+        ("CUDASNAP_REPORT", path.to_str().unwrap()),
+        ("CUDASNAP_THREADS", "many"),
+        ("CUDASNAP_PAGES", "hugetlb"),
+    ];
+    let mut host = start(&["64"], &options);
+    host.cycle();
+    let written = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let line: serde_json::Value = serde_json::from_str(written.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        line["not_understood"],
+        serde_json::json!(["CUDASNAP_THREADS"])
+    );
+    assert_eq!(line["steps_down"], serde_json::json!({"no-hugetlb": 1}));
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_counted_and_no_more() {
     let mut host = start(&["64"], &[("CUDASNAP_REPORT", "/nowhere/report")]);
     host.cycle();

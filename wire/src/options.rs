@@ -27,9 +27,9 @@ pub const OPTIONS: [OptionSpec; 7] = [
     },
     OptionSpec {
         name: "CUDASNAP_THREADS",
-        values: "0 to 64",
+        values: "0 to 32",
         default: "0",
-        meaning: "threads that copy, the caller included; 1 = caller alone; 0 = automatic",
+        meaning: "threads that copy at most, the caller included; 1 = caller alone; 0 = automatic",
     },
     OptionSpec {
         name: "CUDASNAP_PAGES",
