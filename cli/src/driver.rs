@@ -110,6 +110,15 @@ struct PlainArgs {
     reserved: [u64; 32],
 }
 
+/// `CUcheckpointRestoreArgs` with a device map, followed by zeroes.
+#[repr(C)]
+struct RestoreArgs {
+    pairs: *const GpuPair,
+    count: c_uint,
+    reserved: [c_uint; 61],
+}
+
+type Restore = unsafe extern "C" fn(c_int, *mut RestoreArgs) -> c_uint;
 type Init = unsafe extern "C" fn(c_uint) -> c_uint;
 type IntOut = unsafe extern "C" fn(*mut c_int) -> c_uint;
 type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_uint;
@@ -190,6 +199,22 @@ impl Driver {
         self.act("cuCheckpointProcessRestore", pid)
     }
 
+    /// The way back, to other GPUs where `pairs` says so; none: to the same ones.
+    pub fn restore_to(&self, pid: i32, pairs: &[GpuPair]) -> Result<(), DriverError> {
+        const CALL: &str = "cuCheckpointProcessRestore";
+        if pairs.is_empty() {
+            return self.restore(pid);
+        }
+        let restore: Restore = self.call(CALL)?;
+        let mut args = RestoreArgs {
+            pairs: pairs.as_ptr(),
+            count: pairs.len() as c_uint,
+            reserved: [0; 61],
+        };
+        // SAFETY: cuda.h's signature; `args` starts with its structure, is longer, and outlives the call, as do the pairs.
+        self.checked(CALL, unsafe { restore(pid, &mut args) })
+    }
+
     /// Lets the process's CUDA calls go on.
     pub fn unlock(&self, pid: i32) -> Result<(), DriverError> {
         self.act("cuCheckpointProcessUnlock", pid)
@@ -267,6 +292,42 @@ impl Driver {
     }
 }
 
+/// A GPU that a process was checkpointed on, and the one to restore it to (`CUcheckpointGpuPair` of CUDA 13).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GpuPair {
+    old: [u8; 16],
+    new: [u8; 16],
+}
+
+impl GpuPair {
+    /// Parses `OLD=NEW`, both UUIDs with or without the `GPU-` that nvidia-smi prints.
+    ///
+    /// # Errors
+    /// Says which part is no UUID.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (old, new) = text
+            .split_once('=')
+            .ok_or_else(|| format!("\"{text}\" is not of the form OLD=NEW"))?;
+        Ok(GpuPair {
+            old: parse_uuid(old)?,
+            new: parse_uuid(new)?,
+        })
+    }
+}
+
+fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
+    let wrong = || format!("\"{text}\" is no UUID of a GPU (nvidia-smi -L prints them)");
+    let plain = text.strip_prefix("GPU-").unwrap_or(text);
+    let groups: Vec<usize> = plain.split('-').map(str::len).collect();
+    let digits = plain.replace('-', "");
+    if groups != [8, 4, 4, 4, 12] || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
+    Ok(number.to_be_bytes())
+}
+
 /// Version of the NVIDIA kernel driver, such as `580.159.04`; `None` when none is loaded.
 pub fn kernel_driver_version() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
@@ -288,6 +349,30 @@ mod tests {
     fn argument_structures_cover_those_of_cuda_h() {
         assert_eq!(std::mem::offset_of!(LockArgs, reserved), 8);
         assert!(size_of::<LockArgs>() >= 64 && size_of::<PlainArgs>() >= 72);
+        assert_eq!(std::mem::offset_of!(RestoreArgs, count), 8);
+        assert!(size_of::<RestoreArgs>() >= 72);
+    }
+
+    #[test]
+    fn a_device_map_is_two_uuids() {
+        let pair = GpuPair::parse(
+            "GPU-00112233-4455-6677-8899-aabbccddeeff=ffeeddcc-bbaa-9988-7766-554433221100",
+        )
+        .unwrap();
+        assert_eq!(
+            (pair.old[0], pair.old[15], pair.new[0], pair.new[15]),
+            (0x00, 0xff, 0xff, 0x00)
+        );
+        for bad in [
+            "",
+            "=",
+            "0=1",
+            "GPU-0=GPU-1",
+            "00112233-4455-6677-8899-aabbccddeeff",
+            "00112233-4455-6677-8899-aabbccddeefg=0",
+        ] {
+            assert!(GpuPair::parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
