@@ -6,6 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, CStr};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use libloading::Library;
@@ -132,7 +133,8 @@ type GetThread = unsafe extern "C" fn(c_int, *mut c_int) -> c_uint;
 /// The driver, loaded and initialised in this process.
 #[derive(Debug)]
 pub struct Driver {
-    library: Library,
+    /// Never unloaded: `cuInit` has started a thread that runs in it.
+    library: ManuallyDrop<Library>,
 }
 
 impl Driver {
@@ -144,7 +146,9 @@ impl Driver {
         // SAFETY: libcuda's constructors are meant to run in any process that loads it.
         let library = unsafe { Library::new(LIBRARY) }
             .map_err(|error| DriverError::NoLibrary(error.to_string()))?;
-        let driver = Driver { library };
+        let driver = Driver {
+            library: ManuallyDrop::new(library),
+        };
         let init: Init = driver.call("cuInit")?;
         // SAFETY: the signature is cuda.h's; 0 is the only flag.
         driver.checked("cuInit", unsafe { init(0) })?;

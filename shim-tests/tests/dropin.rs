@@ -77,7 +77,9 @@ fn tool() -> PathBuf {
 fn text_of(output: Output) -> (i32, String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (
-        output.status.code().unwrap_or(-1),
+        output.status.code().unwrap_or_else(|| {
+            -std::os::unix::process::ExitStatusExt::signal(&output.status).unwrap_or(0)
+        }),
         text(output.stdout),
         text(output.stderr),
     )
