@@ -157,13 +157,17 @@ impl Phase {
                 .total_ns
                 .store(until.saturating_sub(self.started_ns), Relaxed);
         });
-        let complete = block.copied.load(Relaxed) >= block.expected.load(Relaxed) / 100 * 99;
-        if !complete {
+        if !went_through(block) {
             record::step(Step::NotEffective);
         }
         file(block);
         report_end(block);
     }
+}
+
+/// Whether at least 99 % of the buffer went through the shim.
+pub fn went_through(block: &Block) -> bool {
+    block.copied.load(Relaxed) >= block.expected.load(Relaxed) / 100 * 99
 }
 
 fn add(word: &AtomicU64, more: u64) {

@@ -49,7 +49,8 @@ pub fn write(config: &Config, buffer: u32) {
 fn json_line(block: &Phase) -> Text<LINE> {
     let mut line = Text::new();
     let word = |number: Option<&'static str>| number.unwrap_or("unknown");
-    let seconds = block.total_ns.load(Relaxed).max(1);
+    // Bytes per nanosecond are GB/s.
+    let total_ns = block.total_ns.load(Relaxed).max(1);
     let copied = block.copied.load(Relaxed);
     let expected = block.expected.load(Relaxed);
     let _ = write!(
@@ -88,8 +89,8 @@ fn json_line(block: &Phase) -> Text<LINE> {
         block.loop_ns.load(Relaxed),
         block.total_ns.load(Relaxed),
         block.munmap_ns.load(Relaxed),
-        copied / seconds,
-        copied % seconds * 100 / seconds,
+        copied / total_ns,
+        copied % total_ns * 100 / total_ns,
     );
     push_doubts(&mut line);
     let _ = line.write_str("}\n");
@@ -98,9 +99,8 @@ fn json_line(block: &Phase) -> Text<LINE> {
 
 /// Whether the shim made the copies: at least 99 % of the buffer went through it, into memory of its own.
 fn is_effective(block: &Phase) -> bool {
-    let through = block.copied.load(Relaxed) >= block.expected.load(Relaxed) / 100 * 99;
     let on = block.mode.load(Relaxed) == Mode::On.number();
-    through && on && block.pages.load(Relaxed) != PageKind::Driver.number()
+    phase::went_through(block) && on && block.pages.load(Relaxed) != PageKind::Driver.number()
 }
 
 /// The options that were not understood, and how often each step down was taken since the program started.
