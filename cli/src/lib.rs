@@ -1,22 +1,37 @@
 //! The calling side of cudasnap: drives the CUDA driver's checkpoint calls on another process and looks into that process.
 //!
+//! What the commands are built on:
+//!
 //! * [`driver`]: libcuda's `cuCheckpointProcess*` calls with typed errors. Loading it costs 0.3 s and more (driver attach),
-//!   so nothing else here needs it.
-//! * [`dropin`]: NVIDIA's `cuda-checkpoint` with the same flags, words and exit codes; [`links`] makes its name.
-//! * [`target`]: another process's memory and its list of mappings.
-//! * [`elf`]: finds a symbol in a mapped ELF image, from memory alone.
+//!   so only the verbs of [`flow`] and [`dropin`] use it.
+//! * [`process`]: other processes: identity, tree, rights, memory and mappings, how far they came with CUDA, how they ended.
 //! * [`record`]: finds, copies and steers the record that the shim keeps in the target.
-//! * [`view`]: the record as plain values, with words for its numbers.
-//! * [`observe`]: what a process holds (threads, descriptors, mappings, memory), for leak checks.
+//! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
+//! * [`shim_library`]: the library's file. [`units`], [`exit`]: words and statuses for people and scripts.
+//!
+//! The commands: [`grammar`] is the whole command line; [`flow`] (lock, checkpoint, restore, unlock, toggle, state), [`run`],
+//! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`links`], [`generate`] (completions, man pages); [`dropin`]
+//! is NVIDIA's `cuda-checkpoint` with the same flags, words and exit codes.
 //!
 //! Whatever comes out of another process is foreign: each offset is checked before use, and a process that ends in the middle
 //! is an error value.
 
+pub mod buffer;
+pub mod control;
+pub mod doctor;
 pub mod driver;
 pub mod dropin;
-pub mod elf;
+pub mod exit;
+pub mod flow;
+pub mod generate;
+pub mod gpus;
+pub mod grammar;
 pub mod links;
-pub mod observe;
+pub mod process;
 pub mod record;
-pub mod target;
-pub mod view;
+pub mod room;
+pub mod run;
+pub mod selection;
+pub mod shim_library;
+pub mod status;
+pub mod units;

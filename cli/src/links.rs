@@ -1,28 +1,32 @@
 //! `cudasnap install-links DIR`: the link under whose name the binary is a drop-in.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+
+use crate::exit::Exit;
 
 /// NVIDIA's name for its tool; CRIU's CUDA plugin executes it from PATH.
 pub const NAME: &str = "cuda-checkpoint";
 
-/// Makes the link in the folder that is the one argument. Exit status 0 done, 1 not, 2 usage.
-pub fn run(arguments: &[OsString]) -> ExitCode {
-    let [folder] = arguments else {
-        eprintln!("usage: cudasnap install-links DIR");
-        return ExitCode::from(2);
-    };
-    match install(Path::new(folder)) {
+/// Arguments of `cudasnap install-links`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder for the link, one that stands in PATH
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Makes the link.
+pub fn run(args: &Args) -> Exit {
+    match install(&args.folder) {
         Ok(text) => {
             println!("{text}");
-            ExitCode::SUCCESS
+            Exit::Done
         }
         Err(error) => {
-            eprintln!("cudasnap: {}/{NAME}: {error}", folder.to_string_lossy());
-            ExitCode::FAILURE
+            eprintln!("cudasnap: {}/{NAME}: {error}", args.folder.display());
+            Exit::Failed
         }
     }
 }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use cudasnap_cli::process::target::Target;
+use cudasnap_cli::record::view::RecordView;
 use cudasnap_cli::record::Located;
-use cudasnap_cli::target::Target;
-use cudasnap_cli::view::RecordView;
 use cudasnap_wire::{Record, Step};
 
 use crate::shimmed::{compile_hostile, library};

@@ -4,10 +4,10 @@ use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cudasnap_cli::driver::{Driver, DriverError, State};
-use cudasnap_cli::observe::{threads, Holdings};
+use cudasnap_cli::process::observe::{threads, Holdings};
+use cudasnap_cli::process::target::{Mapping, MemoryError, Target};
+use cudasnap_cli::record::view::{PhaseView, RecordView};
 use cudasnap_cli::record::{Located, RecordError};
-use cudasnap_cli::target::{Mapping, MemoryError, Target};
-use cudasnap_cli::view::{PhaseView, RecordView};
 use serde::Serialize;
 
 use crate::freeze::Freeze;
@@ -281,7 +281,7 @@ fn private_bytes(mappings: &[Mapping]) -> u64 {
 }
 
 fn strays(known: &[i32], checkpointed: &Holdings) -> Vec<String> {
-    let stray = |thread: &&cudasnap_cli::observe::Thread| {
+    let stray = |thread: &&cudasnap_cli::process::observe::Thread| {
         thread.name.starts_with(HELPER) || !known.contains(&thread.tid)
     };
     checkpointed

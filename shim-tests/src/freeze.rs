@@ -8,8 +8,8 @@ use std::io;
 use std::marker::PhantomData;
 use std::ptr;
 
-use cudasnap_cli::observe::threads;
-use cudasnap_cli::target::Target;
+use cudasnap_cli::process::observe::threads;
+use cudasnap_cli::process::target::Target;
 use libc::{c_int, c_uint};
 
 const GETSIGMASK: c_uint = 0x420a;

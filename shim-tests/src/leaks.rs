@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cudasnap_cli::observe::{Holdings, Thread};
+use cudasnap_cli::process::observe::{Holdings, Thread};
 use serde::Serialize;
 
 /// First letters of the names of the shim's helper threads.

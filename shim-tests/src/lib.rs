@@ -13,4 +13,5 @@ pub mod run;
 pub mod shimmed;
 pub mod simdriver;
 pub mod table;
+pub mod tool;
 pub mod watchdog;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cudasnap_cli::driver::{kernel_driver_version, Driver};
-use cudasnap_cli::observe::Holdings;
+use cudasnap_cli::process::observe::Holdings;
+use cudasnap_cli::process::target::Target;
 use cudasnap_cli::record::{Located, RecordError};
-use cudasnap_cli::target::Target;
 use serde::Serialize;
 
 use crate::cycle::{Cycle, Outcome};

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cudasnap_cli::observe::{threads, Holdings};
+use cudasnap_cli::process::observe::{threads, Holdings};
+use cudasnap_cli::process::target::Target;
+use cudasnap_cli::record::view::{PhaseView, RecordView};
 use cudasnap_cli::record::Located;
-use cudasnap_cli::target::Target;
-use cudasnap_cli::view::{PhaseView, RecordView};
 use cudasnap_wire::Step;
 
 use crate::leaks::{Growth, HELPER};

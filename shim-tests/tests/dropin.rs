@@ -12,10 +12,10 @@
 //! | `--action checkpoint \| restore \| unlock --pid N` | exit 0 or not |
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use cudasnap_shim_tests::shimmed::library;
 use cudasnap_shim_tests::simdriver::{App, SimDriver};
+use cudasnap_shim_tests::tool::{binary, Said};
 
 /// The binary under NVIDIA's name, in a folder of its own.
 struct DropIn {
@@ -27,7 +27,7 @@ impl DropIn {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("cudasnap-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let installed = Command::new(tool())
+        let installed = Command::new(binary())
             .arg("install-links")
             .arg(&folder)
             .output()
@@ -44,7 +44,7 @@ impl DropIn {
         command
             .args(line.split_whitespace())
             .env("LD_LIBRARY_PATH", &self.driver.library);
-        text_of(command.output().unwrap())
+        Said::by(&mut command).parts()
     }
 
     fn must(&self, line: &str) -> String {
@@ -62,27 +62,6 @@ impl Drop for DropIn {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-fn tool() -> PathBuf {
-    let tool = library().with_file_name("cudasnap");
-    assert!(
-        tool.exists(),
-        "{} is missing: cargo build --release -p cudasnap-cli",
-        tool.display()
-    );
-    tool
-}
-
-fn text_of(output: Output) -> (i32, String, String) {
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap_or_else(|| {
-            -std::os::unix::process::ExitStatusExt::signal(&output.status).unwrap_or(0)
-        }),
-        text(output.stdout),
-        text(output.stderr),
-    )
 }
 
 #[test]
@@ -201,7 +180,7 @@ fn a_toggle_whose_checkpoint_fails_does_not_leave_it_locked() {
 #[test]
 fn links_are_made_once_and_overwrite_nothing() {
     let tool = DropIn::new("links");
-    let again = Command::new(self::tool())
+    let again = Command::new(binary())
         .arg("install-links")
         .arg(&tool.folder)
         .output()
@@ -213,7 +192,7 @@ fn links_are_made_once_and_overwrite_nothing() {
     let link = tool.folder.join("cuda-checkpoint");
     std::fs::remove_file(&link).unwrap();
     std::fs::write(&link, "NVIDIA's").unwrap();
-    let refused = Command::new(self::tool())
+    let refused = Command::new(binary())
         .arg("install-links")
         .arg(&tool.folder)
         .output()

@@ -5,9 +5,9 @@ mod common;
 use std::time::Duration;
 
 use common::{fresh_record, library_with_record};
-use cudasnap_cli::observe::Holdings;
+use cudasnap_cli::process::observe::Holdings;
+use cudasnap_cli::process::target::{MemoryError, Target};
 use cudasnap_cli::record::{Control, Located, RecordError};
-use cudasnap_cli::target::{MemoryError, Target};
 use cudasnap_shim_tests::host::{Host, HostSpec};
 use cudasnap_wire::{Mode, Record};
 

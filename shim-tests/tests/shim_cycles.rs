@@ -1,7 +1,7 @@
 //! Whole cycles under the shim: contents, the record's account, what stays behind, and every option.
 
+use cudasnap_cli::process::target::Target;
 use cudasnap_cli::record::Control as Word;
-use cudasnap_cli::target::Target;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::SimDriver;
 use cudasnap_wire::{Mode, Slot, Step};

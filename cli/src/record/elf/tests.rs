@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::target::Target;
+use crate::process::target::Target;
 
 /// Bytes that pretend to be memory at an address.
 struct Fake {

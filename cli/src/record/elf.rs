@@ -4,7 +4,7 @@
 //! process was moved to another host only its memory is the truth. Everything read is foreign: sizes and counts are capped, and
 //! addresses must lie inside the image. An image that makes no sense simply has no such symbol.
 
-use crate::target::{Memory, MemoryError};
+use crate::process::target::{Memory, MemoryError};
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;

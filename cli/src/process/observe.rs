@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::target::{MemoryError, Target};
+use crate::process::target::{MemoryError, Target};
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -103,7 +103,7 @@ fn huge_bytes_in(smaps: &str, start: u64, end: u64) -> u64 {
     let mut touches = false;
     let mut sum = 0;
     for line in smaps.lines() {
-        if let Some(mapping) = crate::target::Mapping::parse(line) {
+        if let Some(mapping) = crate::process::target::Mapping::parse(line) {
             touches = mapping.start < end && start < mapping.end;
         } else if touches && line.starts_with("AnonHugePages:") {
             sum += kilobytes(line, "AnonHugePages");

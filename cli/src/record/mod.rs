@@ -1,5 +1,8 @@
 //! Finds, copies and steers the shim's record in another process.
 
+pub mod elf;
+pub mod view;
+
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,9 +10,9 @@ use std::time::Duration;
 
 use cudasnap_wire::{Mode, Record, MAGIC, SYMBOL, VERSION};
 
-use crate::elf::find_symbol;
-use crate::target::{MemoryError, Target};
-use crate::view::RecordView;
+use crate::process::target::{MemoryError, Target};
+use crate::record::elf::find_symbol;
+use crate::record::view::RecordView;
 
 /// Readings of a record before it is called busy. A block is written within microseconds.
 const TRIES: u32 = 50;

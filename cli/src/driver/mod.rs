@@ -4,98 +4,24 @@
 //! two fields of the restore arguments). Everything reserved is passed as zero, in structures that are longer than today's, so
 //! that a driver which reads more finds zeroes.
 
+mod device_map;
+mod error;
+mod kernel;
+mod state;
+
 use std::ffi::{c_char, c_int, c_uint, CStr};
-use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
 use libloading::Library;
-use serde::{Serialize, Serializer};
+
+pub use device_map::GpuPair;
+pub use error::DriverError;
+pub use kernel::kernel_driver_version;
+pub use state::State;
 
 /// Name by which the loader finds the driver.
 pub const LIBRARY: &str = "libcuda.so.1";
-
-/// State of a process, as the driver sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// CUDA calls work.
-    Running,
-    /// CUDA calls wait.
-    Locked,
-    /// The device memory lies in the process's own memory, and the device is let go.
-    Checkpointed,
-    /// A step failed in a way that cannot be repeated.
-    Failed,
-    /// A number that this build does not know.
-    Unknown(u32),
-}
-
-impl From<u32> for State {
-    fn from(number: u32) -> Self {
-        match number {
-            0 => State::Running,
-            1 => State::Locked,
-            2 => State::Checkpointed,
-            3 => State::Failed,
-            other => State::Unknown(other),
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            State::Running => out.pad("running"),
-            State::Locked => out.pad("locked"),
-            State::Checkpointed => out.pad("checkpointed"),
-            State::Failed => out.pad("failed"),
-            State::Unknown(number) => write!(out, "unknown state {number}"),
-        }
-    }
-}
-
-impl Serialize for State {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-/// Why a driver call gave no result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DriverError {
-    /// The library cannot be loaded; with the loader's words.
-    NoLibrary(String),
-    /// The library does not export this call: a driver before 570 has no checkpoint calls.
-    NoCall(&'static str),
-    /// The call returned an error.
-    Refused {
-        /// Name of the call.
-        call: &'static str,
-        /// Number (`CUresult`).
-        code: u32,
-        /// Its name, such as `CUDA_ERROR_NOT_SUPPORTED`; empty when the driver has none.
-        name: String,
-        /// The driver's text for it.
-        text: String,
-    },
-}
-
-impl fmt::Display for DriverError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DriverError::NoLibrary(text) => write!(out, "cannot load {LIBRARY}: {text}"),
-            DriverError::NoCall(call) => write!(out, "{LIBRARY} has no {call}"),
-            DriverError::Refused {
-                call,
-                code,
-                name,
-                text,
-            } => write!(out, "{call}: error {code} {name} \"{text}\""),
-        }
-    }
-}
-
-impl std::error::Error for DriverError {}
 
 /// `CUcheckpointLockArgs`, followed by zeroes.
 #[repr(C)]
@@ -296,55 +222,6 @@ impl Driver {
     }
 }
 
-/// A GPU that a process was checkpointed on, and the one to restore it to (`CUcheckpointGpuPair` of CUDA 13).
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GpuPair {
-    old: [u8; 16],
-    new: [u8; 16],
-}
-
-impl GpuPair {
-    /// Parses `OLD=NEW`, both UUIDs with or without the `GPU-` that nvidia-smi prints.
-    ///
-    /// # Errors
-    /// Says which part is no UUID.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (old, new) = text
-            .split_once('=')
-            .ok_or_else(|| format!("\"{text}\" is not of the form OLD=NEW"))?;
-        Ok(GpuPair {
-            old: parse_uuid(old)?,
-            new: parse_uuid(new)?,
-        })
-    }
-}
-
-fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
-    let wrong = || format!("\"{text}\" is no UUID of a GPU (nvidia-smi -L prints them)");
-    let plain = text.strip_prefix("GPU-").unwrap_or(text);
-    let groups: Vec<usize> = plain.split('-').map(str::len).collect();
-    let digits = plain.replace('-', "");
-    if groups != [8, 4, 4, 4, 12] || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
-    Ok(number.to_be_bytes())
-}
-
-/// Version of the NVIDIA kernel driver, such as `580.159.04`; `None` when none is loaded.
-pub fn kernel_driver_version() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    version_in(&text)
-}
-
-/// The first word that looks like a version: digits and at least one dot.
-fn version_in(text: &str) -> Option<String> {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let is_version = |word: &&str| word.contains('.') && word.split('.').all(is_number);
-    text.split_whitespace().find(is_version).map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,66 +232,5 @@ mod tests {
         assert!(size_of::<LockArgs>() >= 64 && size_of::<PlainArgs>() >= 72);
         assert_eq!(std::mem::offset_of!(RestoreArgs, count), 8);
         assert!(size_of::<RestoreArgs>() >= 72);
-    }
-
-    #[test]
-    fn a_device_map_is_two_uuids() {
-        let pair = GpuPair::parse(
-            "GPU-00112233-4455-6677-8899-aabbccddeeff=ffeeddcc-bbaa-9988-7766-554433221100",
-        )
-        .unwrap();
-        assert_eq!(
-            (pair.old[0], pair.old[15], pair.new[0], pair.new[15]),
-            (0x00, 0xff, 0xff, 0x00)
-        );
-        for bad in [
-            "",
-            "=",
-            "0=1",
-            "GPU-0=GPU-1",
-            "00112233-4455-6677-8899-aabbccddeeff",
-            "00112233-4455-6677-8899-aabbccddeefg=0",
-        ] {
-            assert!(GpuPair::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn states_have_the_words_of_nvidias_tool() {
-        let words: Vec<String> = (0..5)
-            .map(|number| State::from(number).to_string())
-            .collect();
-        assert_eq!(
-            words,
-            [
-                "running",
-                "locked",
-                "checkpointed",
-                "failed",
-                "unknown state 4"
-            ]
-        );
-    }
-
-    #[test]
-    fn the_kernel_drivers_version_is_found_in_its_line() {
-        let text =
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build";
-        assert_eq!(version_in(text).as_deref(), Some("580.159.04"));
-        assert_eq!(version_in("no . version"), None);
-    }
-
-    #[test]
-    fn errors_name_call_number_and_text() {
-        let error = DriverError::Refused {
-            call: "cuInit",
-            code: 100,
-            name: "CUDA_ERROR_NO_DEVICE".into(),
-            text: "no device".into(),
-        };
-        assert_eq!(
-            error.to_string(),
-            "cuInit: error 100 CUDA_ERROR_NO_DEVICE \"no device\""
-        );
     }
 }

@@ -1,0 +1,13 @@
+//! `cudasnap buffer`
+
+use crate::exit::Exit;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs it.
+pub fn run(_args: &Args) -> Exit {
+    eprintln!("cudasnap buffer: not yet");
+    Exit::Failed
+}

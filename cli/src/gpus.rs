@@ -1,0 +1,148 @@
+//! GPUs and their processes as NVML tells them: no driver attach (`cuInit`), a few milliseconds.
+
+use std::ffi::OsStr;
+
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::Nvml;
+use serde::Serialize;
+
+/// Name by which the loader finds NVML; the name without a number belongs to development packages.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Gpu {
+    /// Its number, as NVML counts.
+    pub index: u32,
+    /// `GPU-` and its UUID; empty when NVML does not say.
+    pub uuid: String,
+    /// Its product name.
+    pub name: String,
+    /// Bytes of memory.
+    pub total: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// Persistence mode; `None` when NVML does not say.
+    pub persistence: Option<bool>,
+    /// Multi-instance mode; `None` where there is no such thing.
+    pub mig: Option<bool>,
+    /// Processes with a compute context.
+    pub processes: Vec<GpuProcess>,
+}
+
+/// A process that has a compute context on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GpuProcess {
+    /// Its id. NVML counts in the pid namespace of its caller where the driver knows it, else in the host's.
+    pub pid: i32,
+    /// Bytes of device memory; `None` when NVML does not say (MIG, some containers).
+    pub used: Option<u64>,
+}
+
+/// What NVML says at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Gpus {
+    /// Driver version, such as `580.159.04`.
+    pub driver: String,
+    /// The GPUs, by number.
+    pub gpus: Vec<Gpu>,
+}
+
+impl Gpus {
+    /// Asks NVML.
+    ///
+    /// # Errors
+    /// Why there is no answer: no library, no driver.
+    pub fn look() -> Result<Self, String> {
+        let nvml = Nvml::builder()
+            .lib_path(OsStr::new(LIBRARY))
+            .init()
+            .map_err(|error| format!("NVML ({LIBRARY}): {error}"))?;
+        let count = nvml.device_count().map_err(|error| error.to_string())?;
+        let gpus = (0..count).map(|index| gpu(&nvml, index));
+        Ok(Gpus {
+            driver: nvml.sys_driver_version().unwrap_or_default(),
+            gpus: gpus
+                .collect::<Result<_, _>>()
+                .map_err(|error| format!("NVML: {error}"))?,
+        })
+    }
+
+    /// Device memory of the process on all GPUs, in bytes; `None` when NVML does not list it, or not its memory.
+    pub fn used_by(&self, pid: i32) -> Option<u64> {
+        let of_process = self.contexts_of(pid).map(|(_, process)| process.used);
+        of_process.fold(None, |sum, used| Some(sum.unwrap_or(0) + used?))
+    }
+
+    /// The GPUs on which the process has a context.
+    pub fn contexts_of(&self, pid: i32) -> impl Iterator<Item = (&Gpu, &GpuProcess)> {
+        self.gpus.iter().flat_map(move |gpu| {
+            let processes = gpu.processes.iter();
+            processes
+                .filter(move |process| process.pid == pid)
+                .map(move |process| (gpu, process))
+        })
+    }
+}
+
+fn gpu(nvml: &Nvml, index: u32) -> Result<Gpu, NvmlError> {
+    let device = nvml.device_by_index(index)?;
+    let memory = device.memory_info().ok();
+    Ok(Gpu {
+        index,
+        uuid: device.uuid().unwrap_or_default(),
+        name: device.name().unwrap_or_default(),
+        total: memory.as_ref().map_or(0, |memory| memory.total),
+        free: memory.as_ref().map_or(0, |memory| memory.free),
+        persistence: device.is_in_persistent_mode().ok(),
+        mig: device.mig_mode().ok().map(|mode| mode.current != 0),
+        processes: device
+            .running_compute_processes()
+            .unwrap_or_default()
+            .iter()
+            .map(|process| GpuProcess {
+                pid: process.pid as i32,
+                used: match process.used_gpu_memory {
+                    UsedGpuMemory::Used(bytes) => Some(bytes),
+                    UsedGpuMemory::Unavailable => None,
+                },
+            })
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_summed_over_gpus_and_unknown_stays_unknown() {
+        let gpu = |index, used| Gpu {
+            index,
+            uuid: String::new(),
+            name: String::new(),
+            total: 0,
+            free: 0,
+            persistence: None,
+            mig: None,
+            processes: vec![GpuProcess { pid: 7, used }],
+        };
+        let of = |gpus| Gpus {
+            driver: String::new(),
+            gpus,
+        };
+        assert_eq!(
+            of(vec![gpu(0, Some(3)), gpu(1, Some(4))]).used_by(7),
+            Some(7)
+        );
+        assert_eq!(of(vec![gpu(0, Some(3)), gpu(1, None)]).used_by(7), None);
+        assert_eq!(of(vec![gpu(0, Some(3))]).used_by(8), None);
+        assert_eq!(
+            of(vec![gpu(0, Some(3)), gpu(1, None)])
+                .contexts_of(7)
+                .count(),
+            2
+        );
+    }
+}

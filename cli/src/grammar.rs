@@ -1,0 +1,87 @@
+//! The command line: one grammar for parsing, help, completions and the man page.
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+use crate::{buffer, control, doctor, flow, generate, links, run, status};
+
+/// Checkpoints and restores CUDA processes, runs them under the cudasnap library, shows what happened and looks inside.
+///
+/// With NVIDIA's flags (--get-state, --action, --toggle, --get-restore-tid), or called as cuda-checkpoint, it behaves as
+/// NVIDIA's cuda-checkpoint does.
+#[derive(Debug, Parser)]
+#[command(name = "cudasnap", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs a program under the library
+    Run(run::Args),
+    /// Stops new CUDA calls and waits for those under way
+    Lock(flow::LockArgs),
+    /// Locks, then brings device memory into main memory and lets go of the GPU
+    Checkpoint(flow::CheckpointArgs),
+    /// Brings device memory back, then unlocks
+    Restore(flow::RestoreArgs),
+    /// Lets CUDA calls go on
+    Unlock(flow::UnlockArgs),
+    /// Checkpoints what runs, restores what is checkpointed
+    Toggle(flow::ToggleArgs),
+    /// Prints the driver's state of processes
+    State(flow::StateArgs),
+    /// Shows CUDA processes, the library in them and their last phases, without initialising CUDA
+    Status(status::Args),
+    /// Looks into a checkpointed process's buffer, and changes it
+    Buffer(buffer::Args),
+    /// Looks for what would keep checkpoints from working or from being fast
+    Doctor(doctor::Args),
+    /// Says what the library in a running process does with the next checkpoint
+    Mode(control::ModeArgs),
+    /// Frees the buffer that a process keeps for its next checkpoint
+    Drop(control::DropArgs),
+    /// Makes a link named cuda-checkpoint to this program
+    InstallLinks(links::Args),
+    /// Prints completions for a shell
+    Completions(generate::CompletionArgs),
+    /// Writes the man pages into a folder
+    Man(generate::ManArgs),
+}
+
+impl Command {
+    /// Carries it out.
+    pub fn run(&self) -> Exit {
+        match self {
+            Command::Run(args) => run::run(args),
+            Command::Lock(args) => flow::lock(args),
+            Command::Checkpoint(args) => flow::checkpoint(args),
+            Command::Restore(args) => flow::restore(args),
+            Command::Unlock(args) => flow::unlock(args),
+            Command::Toggle(args) => flow::toggle(args),
+            Command::State(args) => flow::state(args),
+            Command::Status(args) => status::run(args),
+            Command::Buffer(args) => buffer::run(args),
+            Command::Doctor(args) => doctor::run(args),
+            Command::Mode(args) => control::mode(args),
+            Command::Drop(args) => control::drop(args),
+            Command::InstallLinks(args) => links::run(args),
+            Command::Completions(args) => generate::completions(args),
+            Command::Man(args) => generate::man(args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,247 @@
+//! Who a process id means: the same process from the first look to the last, and not a thread of another.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::target::{MemoryError, Target};
+
+/// A process, told apart from a later one with the same id by the moment of its start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Identity {
+    /// Its id, as this process's pid namespace counts.
+    pub pid: i32,
+    /// Its parent's id; 0 when the parent is outside this namespace.
+    pub parent: i32,
+    /// Start, in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub started: u64,
+    /// Effective user.
+    pub uid: u32,
+    /// Name (`comm`), at most 15 bytes.
+    pub name: String,
+    /// Its ids in each pid namespace that it is in, from this process's one inwards; at least one.
+    pub namespace_pids: Vec<i32>,
+}
+
+/// Why a number names no process that can be worked on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentityError {
+    /// No process has this id.
+    NoSuchProcess(i32),
+    /// The id of a thread that is not the first of its process.
+    Thread {
+        /// The id.
+        tid: i32,
+        /// The process that the thread belongs to.
+        pid: i32,
+        /// That process's name.
+        name: String,
+    },
+    /// It has ended, and its parent has not collected it yet.
+    Zombie(i32),
+    /// The id belongs to another process by now.
+    Reused(i32),
+    /// `/proc` cannot be read.
+    Unreadable(i32, MemoryError),
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IdentityError::NoSuchProcess(pid) => write!(out, "no process has the id {pid}"),
+            IdentityError::Thread { tid, pid, name } => write!(
+                out,
+                "{tid} is a thread of process {pid} ({name}): give the process's id, {pid}"
+            ),
+            IdentityError::Zombie(pid) => {
+                write!(out, "process {pid} has ended, its parent has not collected it")
+            }
+            IdentityError::Reused(pid) => write!(
+                out,
+                "the process that had the id {pid} has ended, and another one has it now: nothing was done to that one"
+            ),
+            IdentityError::Unreadable(pid, error) => write!(out, "/proc/{pid}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for IdentityError {}
+
+impl Identity {
+    /// Looks the process up.
+    ///
+    /// # Errors
+    /// Why the number names no process that can be worked on.
+    pub fn of(pid: i32) -> Result<Self, IdentityError> {
+        let (identity, state) = look(pid)?;
+        match state {
+            b'Z' | b'X' | b'x' => Err(IdentityError::Zombie(pid)),
+            _ => Ok(identity),
+        }
+    }
+
+    /// Whether this very process still lives: not ended, and its id not given to another one.
+    ///
+    /// # Errors
+    /// What became of it.
+    pub fn check(&self) -> Result<(), IdentityError> {
+        let now = Identity::of(self.pid)?;
+        if now.started == self.started {
+            Ok(())
+        } else {
+            Err(IdentityError::Reused(self.pid))
+        }
+    }
+
+    /// The process's memory and mappings.
+    pub fn target(&self) -> Target {
+        Target::new(self.pid)
+    }
+
+    /// Its id in its own (innermost) pid namespace: what `getpid` returns in it.
+    pub fn own_pid(&self) -> i32 {
+        *self.namespace_pids.last().unwrap_or(&self.pid)
+    }
+}
+
+fn look(pid: i32) -> Result<(Identity, u8), IdentityError> {
+    let target = Target::new(pid);
+    let read = |name| {
+        target.proc_file(name).map_err(|error| match error {
+            MemoryError::Gone => IdentityError::NoSuchProcess(pid),
+            error => IdentityError::Unreadable(pid, error),
+        })
+    };
+    let status = read("status")?;
+    let owner: i32 = number_of(&status, "Tgid").unwrap_or(pid);
+    if owner != pid {
+        let name = Target::new(owner).proc_file("comm").unwrap_or_default();
+        return Err(IdentityError::Thread {
+            tid: pid,
+            pid: owner,
+            name: name.trim_end().to_owned(),
+        });
+    }
+    let stat = read("stat")?;
+    let (state, parent, started) = parse_stat(&stat).ok_or(IdentityError::Unreadable(
+        pid,
+        MemoryError::Os(libc::EPROTO),
+    ))?;
+    let mut namespace_pids: Vec<i32> = line_of(&status, "NSpid")
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    if namespace_pids.is_empty() {
+        namespace_pids.push(pid);
+    }
+    let identity = Identity {
+        pid,
+        parent,
+        started,
+        uid: uid_in(&status),
+        name: line_of(&status, "Name").unwrap_or_default().to_owned(),
+        namespace_pids,
+    };
+    Ok((identity, state))
+}
+
+/// Effective user in the text of a `status` file.
+pub(crate) fn uid_in(status: &str) -> u32 {
+    let words = line_of(status, "Uid").unwrap_or_default();
+    let effective = words.split_whitespace().nth(1);
+    effective
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(u32::MAX)
+}
+
+/// The value of a line `Name: value` of a `status` file.
+pub(crate) fn line_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim())
+}
+
+/// The same, as a number.
+pub(crate) fn number_of<T: std::str::FromStr>(status: &str, name: &str) -> Option<T> {
+    line_of(status, name)?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// State, parent and start of a `stat` line. The name in it may hold blanks and parentheses: fields count from the last one.
+fn parse_stat(stat: &str) -> Option<(u8, i32, u64)> {
+    let rest = stat.get(stat.rfind(')')? + 1..)?;
+    let mut fields = rest.split_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    // Fields 3 and 4 are taken; the start is field 22.
+    let started = fields.nth(17)?.parse().ok()?;
+    Some((state, parent, started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_itself() {
+        let own = Identity::of(std::process::id() as i32).unwrap();
+        own.check().unwrap();
+        assert_eq!(own.pid, own.namespace_pids[0]);
+        // SAFETY: takes nothing, cannot fail.
+        assert_eq!(own.uid, unsafe { libc::geteuid() });
+        assert!(own.started > 0 && own.parent > 0);
+    }
+
+    #[test]
+    fn a_later_process_with_the_same_id_is_another() {
+        let mut own = Identity::of(std::process::id() as i32).unwrap();
+        own.started -= 1;
+        assert_eq!(own.check(), Err(IdentityError::Reused(own.pid)));
+    }
+
+    #[test]
+    fn a_thread_is_told_with_its_process() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            // SAFETY: takes nothing, cannot fail.
+            send.send(unsafe { libc::gettid() }).unwrap();
+            let _ = ended.recv();
+        });
+        let tid = receive.recv().unwrap();
+        let error = Identity::of(tid).unwrap_err();
+        let own = std::process::id() as i32;
+        assert!(
+            matches!(error, IdentityError::Thread { pid, .. } if pid == own),
+            "{error}"
+        );
+        drop(end);
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn nobody_and_the_dead_are_told_apart() {
+        assert_eq!(
+            Identity::of(i32::MAX),
+            Err(IdentityError::NoSuchProcess(i32::MAX))
+        );
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while Identity::of(pid).is_ok() {
+            std::thread::yield_now();
+        }
+        assert_eq!(Identity::of(pid), Err(IdentityError::Zombie(pid)));
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_fields() {
+        let stat = "7 (a) S (b) R 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
+        assert_eq!(parse_stat(stat), Some((b'R', 3, 4711)));
+        assert_eq!(parse_stat("7 (a) R 3"), None);
+    }
+}

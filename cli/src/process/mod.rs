@@ -1,0 +1,9 @@
+//! Other processes: who they are, what they hold, what may be read of them.
+
+pub mod cuda;
+pub mod ending;
+pub mod identity;
+pub mod observe;
+pub mod rights;
+pub mod target;
+pub mod tree;

@@ -1,0 +1,106 @@
+//! The `cudasnap` binary as its users start it, from tests.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::shimmed::library;
+use crate::simdriver::SimDriver;
+
+/// The binary: beside the library, as `cargo build --release` leaves them.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let binary = library().with_file_name("cudasnap");
+    assert!(
+        binary.exists(),
+        "{} is missing: cargo build --release -p cudasnap-cli",
+        binary.display()
+    );
+    binary
+}
+
+/// What a program said, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Exit status; the negative number of the signal that ended it.
+    pub code: i32,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Said {
+    /// Runs a command to its end.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn by(command: &mut Command) -> Self {
+        let output = command.output();
+        Self::from(output.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// Status, output, errors.
+    #[must_use]
+    pub fn parts(self) -> (i32, String, String) {
+        (self.code, self.stdout, self.stderr)
+    }
+
+    /// The output as JSON.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let status = output.status;
+        let signal = status.signal().unwrap_or(0);
+        Said {
+            code: status.code().unwrap_or(-signal),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl SimDriver {
+    /// The tool on the simulated driver, with these arguments, separated by blanks.
+    #[must_use]
+    pub fn tool(&self, arguments: &str) -> Command {
+        let mut command = Command::new(binary());
+        command
+            .args(arguments.split_whitespace())
+            .env("LD_LIBRARY_PATH", &self.library)
+            .env_remove("CUDASNAP_LIB");
+        command
+    }
+
+    /// Runs the tool on the simulated driver.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn said(&self, arguments: &str) -> Said {
+        Said::by(&mut self.tool(arguments))
+    }
+
+    /// The same, for a call that must succeed; returns its output.
+    ///
+    /// # Panics
+    /// With everything it said when it does not.
+    #[must_use]
+    pub fn must_say(&self, arguments: &str) -> String {
+        let said = self.said(arguments);
+        assert_eq!(said.code, 0, "{arguments}: {said:?}");
+        said.stdout
+    }
+}
