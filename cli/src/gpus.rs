@@ -55,10 +55,18 @@ impl Gpus {
     /// # Errors
     /// Why there is no answer: no library, no driver.
     pub fn look() -> Result<Self, String> {
+        Self::look_with(OsStr::new(LIBRARY))
+    }
+
+    /// The same, with the library of this name or path.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn look_with(library: &OsStr) -> Result<Self, String> {
         let nvml = Nvml::builder()
-            .lib_path(OsStr::new(LIBRARY))
+            .lib_path(library)
             .init()
-            .map_err(|error| format!("NVML ({LIBRARY}): {error}"))?;
+            .map_err(|error| format!("NVML ({}): {error}", library.to_string_lossy()))?;
         let count = nvml.device_count().map_err(|error| error.to_string())?;
         let gpus = (0..count).map(|index| gpu(&nvml, index));
         Ok(Gpus {
