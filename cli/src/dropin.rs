@@ -1,5 +1,8 @@
-//! NVIDIA's `cuda-checkpoint`, as of driver 580: the same flags, words on stdout, error lines and exit codes 0 and 1. What CRIU's
-//! CUDA plugin (4.2) executes and parses of it is listed in the test `dropin`.
+//! NVIDIA's `cuda-checkpoint`, as of drivers 580 and 590: the same flags, words on stdout, error lines and exit codes 0 and 1.
+//! What CRIU's CUDA plugin (4.2) executes and parses of it is listed in the test `dropin`.
+//!
+//! The error lines are those of NVIDIA's tool as people quote them in public (cuda-checkpoint#47 and others); their quoted part
+//! is the driver's own text.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,6 +10,7 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Parser, ValueEnum};
 
 use crate::driver::{kernel_driver_version, Driver, DriverError, GpuPair, State};
+use crate::job;
 
 /// Callers search this text for flags; CRIU's plugin reads its first 2047 bytes.
 const HELP: &str = "\
@@ -24,7 +28,7 @@ Operations:
 --get-restore-tid --pid <pid>
         Prints the id of the thread that does the driver's work in the process
 
-Options:
+@JOB@Options:
 --pid|-p <pid>
         The process
 --timeout|-t <ms>
@@ -33,6 +37,13 @@ Options:
         UUIDs of GPUs, every one that the process uses, for a restore
 --help|-h
         This text";
+
+/// Stands in the text where the driver knows jobs, and only there: callers look for the flag to know whether it does.
+const JOB_HELP: &str = "\
+--launch-job|-j <program> [<argument>...]
+        Starts a program whose CUDA processes share one job file (CUDA_CHECKPOINT_JOB_FILE)
+
+";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Action {
@@ -44,7 +55,7 @@ enum Action {
 
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-#[command(group(ArgGroup::new("operation").required(true).args(["get_state", "action", "toggle", "get_restore_tid", "help"])))]
+#[command(group(ArgGroup::new("operation").required(true).args(["get_state", "action", "toggle", "get_restore_tid", "launch_job", "help"])))]
 struct Flags {
     #[arg(long)]
     get_state: bool,
@@ -54,9 +65,11 @@ struct Flags {
     toggle: bool,
     #[arg(long)]
     get_restore_tid: bool,
+    #[arg(long, short = 'j', num_args = 1.., allow_hyphen_values = true)]
+    launch_job: Vec<OsString>,
     #[arg(long, short)]
     help: bool,
-    #[arg(long, short, required_unless_present = "help", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, short, required_unless_present_any = ["help", "launch_job"], value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
     #[arg(long, short)]
     timeout: Option<u32>,
@@ -69,7 +82,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let flags = match Flags::try_parse_from(arguments) {
         Ok(flags) => flags,
         Err(error) => {
-            eprintln!("{}\n{HELP}", error.to_string().trim_end());
+            eprintln!("{}\n{}", error.to_string().trim_end(), operations());
             return ExitCode::FAILURE;
         }
     };
@@ -87,6 +100,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn perform(flags: &Flags) -> Result<Option<String>, String> {
+    if let Some((program, arguments)) = flags.launch_job.split_first() {
+        return Err(job::launch(program, arguments));
+    }
     let (true, Some(pid)) = (!flags.help, flags.pid) else {
         return Ok(Some(help()));
     };
@@ -96,13 +112,9 @@ fn perform(flags: &Flags) -> Result<Option<String>, String> {
         return state(&driver, pid).map(|state| Some(state.to_string()));
     }
     if flags.get_restore_tid {
+        // NVIDIA's words, without the driver's: CRIU's log quotes them for every process without CUDA.
         let tid = driver.restore_thread(pid);
-        let text = |error| {
-            format!(
-                "Error getting restore thread ID for process ID {pid}: {}",
-                quoted(&error)
-            )
-        };
+        let text = |_| format!("Could not find restore thread for process ID {pid}");
         return tid.map(|tid| Some(tid.to_string())).map_err(text);
     }
     match flags.action {
@@ -128,9 +140,16 @@ fn help() -> String {
     let version =
         kernel_driver_version().unwrap_or_else(|| "unknown (no NVIDIA driver is loaded)".into());
     format!(
-        "CUDA checkpoint and restore utility (cudasnap {}).\nDriver version {version}.\n\n{HELP}",
-        env!("CARGO_PKG_VERSION")
+        "CUDA checkpoint and restore utility (cudasnap {}).\nDriver version {version}.\n\n{}",
+        env!("CARGO_PKG_VERSION"),
+        operations()
     )
+}
+
+/// The flags, as this driver has them.
+fn operations() -> String {
+    let jobs = kernel_driver_version().is_some_and(|version| job::known_to(&version));
+    HELP.replace("@JOB@", if jobs { JOB_HELP } else { "" })
 }
 
 fn state(driver: &Driver, pid: i32) -> Result<State, String> {
@@ -206,6 +225,8 @@ mod tests {
         );
         assert!(parse("x --get-state -p 7").unwrap().get_state);
         assert!(parse("x -h").unwrap().help);
+        let job = parse("x -j python3 -u x.py --pid 3").unwrap();
+        assert_eq!((job.launch_job.len(), job.pid), (5, None));
         for bad in [
             "x",
             "x --pid 3",
@@ -237,7 +258,8 @@ mod tests {
     #[test]
     fn criu_finds_every_flag_in_the_first_2047_bytes_of_help() {
         let help = help();
-        assert!(help.len() < 2048, "{}", help.len());
+        assert!(help.len() + JOB_HELP.len() < 2048, "{}", help.len());
+        assert!(!help.contains('@') && HELP.contains("@JOB@"));
         for flag in [
             "--get-state",
             "--action",

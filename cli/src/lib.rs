@@ -26,6 +26,7 @@ pub mod flow;
 pub mod generate;
 pub mod gpus;
 pub mod grammar;
+pub mod job;
 pub mod links;
 pub mod process;
 pub mod record;

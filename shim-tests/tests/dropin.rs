@@ -94,8 +94,13 @@ fn criu_gets_what_it_parses() {
         assert_eq!(tool.state(&app), state);
     }
     assert_eq!(app.wrong_words(), 0);
-    let (code, stdout, _) = tool.run(&format!("--get-restore-tid --pid {}", std::process::id()));
+    let own = std::process::id();
+    let (code, stdout, stderr) = tool.run(&format!("--get-restore-tid --pid {own}"));
     assert_eq!((code, stdout.as_str()), (1, ""));
+    assert_eq!(
+        stderr,
+        format!("Could not find restore thread for process ID {own}\n")
+    );
 }
 
 #[test]
@@ -199,4 +204,18 @@ fn links_are_made_once_and_overwrite_nothing() {
         .unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(std::fs::read_to_string(&link).unwrap(), "NVIDIA's");
+}
+
+#[test]
+fn a_job_needs_a_driver_that_knows_jobs() {
+    let tool = DropIn::new("job");
+    // Where there is no driver, or one before 590.
+    let (code, stdout, stderr) = tool.run("-j echo -n started");
+    if code == 1 {
+        assert!(stderr.contains("needs driver 590"), "{stderr}");
+        assert!(!tool.must("--help").contains("--launch-job"));
+    } else {
+        assert_eq!((code, stdout.as_str()), (0, "started"), "{stderr}");
+        assert!(tool.must("--help").contains("--launch-job"));
+    }
 }
