@@ -38,6 +38,9 @@ use crate::exit::Exit;
                   is wrong, 4 not started because of --require."
 )]
 pub struct Args {
+    /// The program and its arguments: everything from the first word on that is no option of ours
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
     /// Library to preload; without it CUDASNAP_LIB, else the one beside this program or in the usual folders
     #[arg(long, value_name = "PATH")]
     lib: Option<PathBuf>,
@@ -52,9 +55,6 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     options: options::OptionArgs,
-    /// The program and its arguments: everything from the first word on that is no option of ours
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
-    command: Vec<OsString>,
 }
 
 /// Runs it. Returns only when the program was not started.

@@ -152,7 +152,10 @@ impl Plan {
             }
             _ => "it runs without the library",
         };
-        Some(format!("{}: {obstacle}; {consequence}", self.program))
+        Some(match obstacle {
+            Obstacle::Library(text) => format!("{text}; {}: {consequence}", self.program),
+            _ => format!("{}: {obstacle}; {consequence}", self.program),
+        })
     }
 
     /// A file without which the program cannot be executed although it is there: its interpreter, or its loader.

@@ -90,7 +90,7 @@ fn new_complaint(with: &str, without: &str) -> Option<String> {
     let new = |line: &&str| complaints(without).all(|other| other != *line);
     complaints(with)
         .find(new)
-        .map(|line| line.trim().to_string())
+        .map(|line| line.trim().replace('\t', " "))
 }
 
 #[cfg(test)]
