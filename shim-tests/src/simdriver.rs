@@ -106,24 +106,9 @@ impl SimDriver {
     /// If it does not say `ready`.
     #[must_use]
     pub fn app(&self, arguments: &[&str], environment: &[(&str, &str)]) -> App {
-        let mut child = self
-            .command("simapp")
-            .args(arguments)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("simapp starts");
-        let stdin = child.stdin.take().expect("piped");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("simapp's first line");
-        assert_eq!(line.trim(), format!("ready {}", child.id()));
-        App {
-            child,
-            stdin,
-            stdout,
-        }
+        let mut command = self.command("simapp");
+        command.args(arguments).envs(environment.iter().copied());
+        App::start(&mut command)
     }
 }
 
@@ -147,6 +132,29 @@ pub struct App {
 }
 
 impl App {
+    /// Starts a command that becomes `simapp` in the same process.
+    ///
+    /// # Panics
+    /// If it does not say `ready`, with the id of that process.
+    #[must_use]
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("simapp starts");
+        let stdin = child.stdin.take().expect("piped");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("simapp's first line");
+        assert_eq!(line.trim(), format!("ready {}", child.id()));
+        App {
+            child,
+            stdin,
+            stdout,
+        }
+    }
+
     /// Its process.
     #[must_use]
     pub fn pid(&self) -> u32 {

@@ -1,0 +1,329 @@
+//! The library's options: given as arguments, set as the environment variables that the library reads, checked beforehand.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use cudasnap_wire::{Mode, OptionSpec, PageKind, OPTIONS};
+
+use crate::shim_library;
+
+/// Longest report path that the library takes, its terminating zero included.
+const PATH_MAX: usize = 512;
+/// Most threads that can be asked for.
+const THREADS_MAX: u64 = 32;
+const BUFFER: [&str; 2] = ["fresh", "keep"];
+const LEVELS: [&str; 4] = ["off", "warn", "info", "debug"];
+
+/// The library's options as arguments.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Options of the library (each sets an environment variable)")]
+pub struct OptionArgs {
+    /// CUDASNAP: answer the driver's buffer request, only time it, or do nothing
+    #[arg(long, value_name = "MODE", value_parser = words(Mode::ALL.iter().map(|mode| mode.word())), ignore_case = true)]
+    mode: Option<String>,
+    /// CUDASNAP_THREADS: threads that copy at most, 1 to 32; 0 is automatic
+    #[arg(long, value_name = "N", value_parser = |text: &str| understood("CUDASNAP_THREADS", text))]
+    threads: Option<String>,
+    /// CUDASNAP_PAGES: kind of page that the buffer asks for
+    #[arg(long, value_name = "KIND", value_parser = words(pages()), ignore_case = true)]
+    pages: Option<String>,
+    /// CUDASNAP_BUFFER: give the buffer back after a restore, or keep it for the next checkpoint
+    #[arg(long, value_name = "WHAT", value_parser = words(BUFFER.into_iter()), ignore_case = true)]
+    buffer: Option<String>,
+    /// CUDASNAP_KEEP_MAX: memory that a kept buffer holds at most, in bytes or with K, M, G, T; 0 is all of it
+    #[arg(long, value_name = "BYTES", value_parser = |text: &str| understood("CUDASNAP_KEEP_MAX", text))]
+    keep_max: Option<String>,
+    /// CUDASNAP_REPORT: file to which one JSON line per phase is appended
+    #[arg(long, value_name = "PATH", value_parser = OsStringValueParser::new().try_map(report))]
+    report: Option<OsString>,
+    /// CUDASNAP_LOG: what the library writes to stderr
+    #[arg(long, value_name = "LEVEL", value_parser = words(LEVELS.into_iter()), ignore_case = true)]
+    log: Option<String>,
+}
+
+/// A variable to set, and its value.
+pub type Setting = (&'static str, OsString);
+
+impl OptionArgs {
+    /// The variables that these arguments stand for.
+    pub fn settings(&self) -> Vec<Setting> {
+        let texts = [
+            ("CUDASNAP", &self.mode),
+            ("CUDASNAP_THREADS", &self.threads),
+            ("CUDASNAP_PAGES", &self.pages),
+            ("CUDASNAP_BUFFER", &self.buffer),
+            ("CUDASNAP_KEEP_MAX", &self.keep_max),
+            ("CUDASNAP_LOG", &self.log),
+        ];
+        let texts = texts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, OsString::from(value.as_ref()?))));
+        let report = self
+            .report
+            .iter()
+            .map(|path| ("CUDASNAP_REPORT", path.clone()));
+        texts.chain(report).collect()
+    }
+}
+
+fn pages() -> impl Iterator<Item = &'static str> {
+    let asked_for = |kind: &&PageKind| **kind != PageKind::Driver;
+    PageKind::ALL
+        .iter()
+        .filter(asked_for)
+        .map(|kind| kind.word())
+}
+
+fn words(all: impl Iterator<Item = &'static str>) -> PossibleValuesParser {
+    PossibleValuesParser::new(all)
+}
+
+fn spec(name: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|option| option.name == name)
+}
+
+/// A value of an argument, if the library would understand it.
+fn understood(name: &str, text: &str) -> Result<String, String> {
+    if understands(name, text.as_bytes()) {
+        Ok(text.to_string())
+    } else {
+        Err(format!(
+            "it takes {}",
+            spec(name).map_or("nothing", |option| option.values)
+        ))
+    }
+}
+
+/// The library wants an absolute path, since its process may change its folder; people at a terminal need not.
+fn report(path: OsString) -> Result<OsString, String> {
+    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    if understands("CUDASNAP_REPORT", path.as_os_str().as_bytes()) {
+        Ok(path.into_os_string())
+    } else {
+        Err(format!("the path is longer than {} bytes", PATH_MAX - 1))
+    }
+}
+
+/// Whether the library understands this value of this variable. The same rules as in the library's own `config.rs`; a test
+/// compares both.
+pub fn understands(name: &str, value: &[u8]) -> bool {
+    let is_one = |mut all: Box<dyn Iterator<Item = &'static str>>| {
+        all.any(|word| word.as_bytes().eq_ignore_ascii_case(value))
+    };
+    match name {
+        "CUDASNAP" => is_one(Box::new(Mode::ALL.iter().map(|mode| mode.word()))),
+        "CUDASNAP_THREADS" => number(value).is_some_and(|threads| threads <= THREADS_MAX),
+        "CUDASNAP_PAGES" => is_one(Box::new(pages())),
+        "CUDASNAP_BUFFER" => is_one(Box::new(BUFFER.into_iter())),
+        "CUDASNAP_KEEP_MAX" => size(value).is_some(),
+        "CUDASNAP_REPORT" => value.first() == Some(&b'/') && value.len() < PATH_MAX,
+        "CUDASNAP_LOG" => is_one(Box::new(LEVELS.into_iter())),
+        _ => false,
+    }
+}
+
+/// Digits only: no sign, no blank.
+fn number(digits: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+fn size(value: &[u8]) -> Option<u64> {
+    let (last, before) = value.split_last()?;
+    let (digits, shift) = match last.to_ascii_uppercase() {
+        b'K' => (before, 10),
+        b'M' => (before, 20),
+        b'G' => (before, 30),
+        b'T' => (before, 40),
+        _ => (value, 0),
+    };
+    number(digits)?.checked_mul(1 << shift)
+}
+
+/// What is wrong, or doubtful, with the variables that the program would get.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Complaints {
+    /// Values that the library would not understand.
+    pub wrong: Vec<String>,
+    /// What has no effect, or not the one that was meant.
+    pub doubtful: Vec<String>,
+}
+
+/// Looks at the environment as the program gets it.
+pub fn check(environment: &[(OsString, OsString)]) -> Complaints {
+    let mut complaints = Complaints::default();
+    for (name, value) in environment {
+        let Some(name) = name.to_str().filter(|name| name.starts_with("CUDASNAP")) else {
+            continue;
+        };
+        match spec(name) {
+            // An empty value counts as absent.
+            Some(_) if value.is_empty() || understands(name, value.as_bytes()) => {}
+            Some(option) => complaints.wrong.push(format!(
+                "{name} is {value:?}, which the library does not understand: it takes {}",
+                option.values
+            )),
+            None if name.starts_with("CUDASNAP_") && name != shim_library::VARIABLE => {
+                complaints.doubtful.push(unknown(name));
+            }
+            None => {}
+        }
+    }
+    complaints.doubtful.extend(doubts(environment));
+    complaints
+}
+
+fn unknown(name: &str) -> String {
+    let names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+    format!(
+        "{name} means nothing to the library; its variables are {}",
+        names.join(", ")
+    )
+}
+
+fn doubts(environment: &[(OsString, OsString)]) -> impl Iterator<Item = String> {
+    let value = |wanted: &str| {
+        let found = environment.iter().find(|(name, _)| name == wanted);
+        found
+            .map(|(_, value)| value.as_os_str())
+            .filter(|value| !value.is_empty())
+    };
+    let keeps = value("CUDASNAP_BUFFER").is_some_and(|what| what.eq_ignore_ascii_case("keep"));
+    let limit = value("CUDASNAP_KEEP_MAX").filter(|_| !keeps);
+    let limit = limit.map(|_| {
+        "a limit for the kept buffer is given, but no buffer is kept: add --buffer keep".into()
+    });
+    let folder = value("CUDASNAP_REPORT").and_then(missing_folder);
+    limit.into_iter().chain(folder)
+}
+
+fn missing_folder(report: &OsStr) -> Option<String> {
+    let folder = Path::new(report).parent()?;
+    (!folder.is_dir()).then(|| {
+        format!(
+            "there is no folder {} (yet) for the report",
+            folder.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: OptionArgs,
+    }
+
+    fn settings(line: &str) -> Result<Vec<(&'static str, String)>, String> {
+        let parsed = Line::try_parse_from(format!("x {line}").split_whitespace());
+        let parsed = parsed.map_err(|error| error.to_string())?;
+        let settings = parsed.options.settings().into_iter();
+        Ok(settings
+            .map(|(name, value)| (name, value.into_string().unwrap()))
+            .collect())
+    }
+
+    fn checked(pairs: &[(&str, &str)]) -> Complaints {
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        check(&pairs)
+    }
+
+    #[test]
+    fn every_option_of_the_table_has_an_argument_and_a_rule() {
+        let line = "--mode observe --threads 5 --pages 4k --buffer keep --keep-max 3G --report /tmp/x --log info";
+        let mut names: Vec<_> = settings(line)
+            .unwrap()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        let mut table: Vec<_> = OPTIONS.iter().map(|option| option.name).collect();
+        names.sort_unstable();
+        table.sort_unstable();
+        assert_eq!(names, table);
+        for option in OPTIONS {
+            let default = option.default;
+            assert!(
+                default.is_empty() || understands(option.name, default.as_bytes()),
+                "{}",
+                option.name
+            );
+            assert!(!understands(option.name, b"nonsense"), "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn arguments_that_the_library_would_not_understand_are_refused() {
+        for line in [
+            "--mode yes",
+            "--threads 33",
+            "--threads +1",
+            "--threads -1",
+            "--pages driver",
+            "--buffer kept",
+            "--keep-max 1.5G",
+            "--keep-max 99999999999T",
+            "--log loud",
+        ] {
+            assert!(settings(line).is_err(), "{line}");
+        }
+        let long = format!("--report /{}", "x".repeat(511));
+        assert!(settings(&long).unwrap_err().contains("longer than 511"));
+        assert!(settings("--threads 33").unwrap_err().contains("0 to 32"));
+    }
+
+    #[test]
+    fn a_report_path_is_made_absolute() {
+        let (_, path) = settings("--report out.json").unwrap().remove(0);
+        assert!(
+            path.starts_with('/') && path.ends_with("/out.json"),
+            "{path}"
+        );
+    }
+
+    #[test]
+    fn variables_in_the_environment_are_checked_too() {
+        assert_eq!(
+            checked(&[("CUDASNAP_THREADS", ""), ("CUDASNAP", "OFF"), ("HOME", "x")]),
+            Complaints::default()
+        );
+        let bad = checked(&[
+            ("CUDASNAP_THREADS", "many"),
+            ("CUDASNAP_REPORT", "relative"),
+        ]);
+        assert_eq!(
+            bad.wrong,
+            [
+                "CUDASNAP_THREADS is \"many\", which the library does not understand: it takes 0 to 32",
+                "CUDASNAP_REPORT is \"relative\", which the library does not understand: it takes absolute path"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told() {
+        let typo = checked(&[
+            ("CUDASNAP_THREDS", "4"),
+            ("CUDASNAP_LIB", "/x"),
+            ("CUDASNAPPY", "1"),
+        ]);
+        assert_eq!(typo.doubtful.len(), 1);
+        assert!(typo.doubtful[0].starts_with("CUDASNAP_THREDS means nothing"));
+        let limit = checked(&[("CUDASNAP_KEEP_MAX", "4G")]);
+        assert!(limit.doubtful[0].contains("--buffer keep"));
+        let kept = checked(&[("CUDASNAP_KEEP_MAX", "4G"), ("CUDASNAP_BUFFER", "keep")]);
+        assert_eq!(kept, Complaints::default());
+        let folder = checked(&[("CUDASNAP_REPORT", "/no/such/folder/r.json")]);
+        assert!(folder.doubtful[0].contains("/no/such/folder"));
+    }
+}
