@@ -94,7 +94,8 @@ fn folder_of(path: &Path) -> &Path {
 /// It has not.
 pub fn has_room(path: &Path, bytes: u64) -> Result<(), Stop> {
     let folder = folder_of(path);
-    let free = free_bytes(folder).map_err(|error| Stop::file(folder, &error))?;
+    let free = free_bytes(folder)
+        .map_err(|error| Stop::refused(format!("{}: {error}", folder.display())))?;
     if free >= bytes {
         return Ok(());
     }
