@@ -296,6 +296,35 @@ fn an_observed_buffer_is_the_drivers_own() {
     assert!(bench.host.record().buffer.state.is("observed"));
     let offset = bench.offset();
     assert_eq!(bench.bytes(offset, 8), pattern_word(WORD).to_le_bytes());
+    bench.restore();
+    bench.refused("read 0 16", "is not checkpointed");
+}
+
+#[test]
+fn a_library_that_cannot_see_is_no_witness() {
+    for (relro, environment) in [(true, [("CUDASNAP", "on")]), (false, [("CUDASNAP", "off")])] {
+        let folder = Folder::new(&format!("blind-{relro}"));
+        let driver = SimDriver::build(relro);
+        let host = Shimmed::start(&driver, &[MIB], &environment);
+        let before = folder.file("before");
+        std::fs::copy(format!("/proc/{}/maps", host.app.pid()), &before).unwrap();
+        host.must("lock");
+        host.must("checkpoint");
+        let said = |arguments: &str| driver.said(&format!("buffer {} {arguments}", host.app.pid()));
+        let listed = said("list --json").json();
+        assert_eq!(listed["state"], "unknown", "{listed}");
+        let refused = said("read 0 16");
+        assert!(
+            refused.code == 4 && refused.stderr.contains("--before FILE"),
+            "{refused:?}"
+        );
+        let found = said(&format!(
+            "find {} --json --before {}",
+            word_hex(),
+            before.display()
+        ));
+        assert_eq!(found.json()["count"], 1, "{found:?}");
+    }
 }
 
 #[test]

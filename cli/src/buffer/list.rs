@@ -6,8 +6,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
-use super::appeared::{candidates, usage_of};
-use super::locate::{Looked, Place};
+use super::appeared::{candidates, usage_of, Usage};
+use super::locate::{Found, Looked, Place};
 use super::stop::Stop;
 use super::verdict::Verdict;
 use super::words::Span;
@@ -64,16 +64,6 @@ pub fn run(pid: i32, place: &Place, args: &ListArgs) -> Result<(), Stop> {
 
 fn listing(looked: &Looked, place: &Place) -> Result<Listing, Stop> {
     let usages = looked.usages()?;
-    let row = |kind, span: Span| {
-        let (resident, huge_pages) = usage_of(&usages, span);
-        Row {
-            kind,
-            address: span.start,
-            length: span.length(),
-            resident,
-            huge_pages,
-        }
-    };
     let mut listing = Listing {
         schema: 1,
         pid: looked.identity.pid,
@@ -85,39 +75,56 @@ fn listing(looked: &Looked, place: &Place) -> Result<Listing, Stop> {
     };
     match looked.verdict() {
         Ok(Verdict::There { .. }) => {
-            let found = looked.buffer(place)?;
             listing.state = "checkpointed".into();
-            listing.buffers.push(row("buffer", found.span));
-            listing.notes = found.doubts;
+            listing.add(&usages, looked.buffer(place)?);
         }
-        Ok(Verdict::Kept(span)) => listing.buffers.push(row("kept", span)),
+        Ok(Verdict::Kept(span)) => listing.buffers.push(row("kept", span, &usages)),
         Ok(Verdict::UnderWay(direction)) => {
-            listing.state = format!("in the middle of a {direction}")
+            listing.state = format!("in the middle of a {direction}");
         }
         Ok(Verdict::None | Verdict::Blind(_)) => {}
         Err(_) if place.at.is_some() || place.before.is_some() => {
-            let found = looked.buffer(place)?;
             listing.state = "unknown".into();
             listing.found_by = "command line";
-            listing.buffers.push(row("buffer", found.span));
-            listing.notes = found.doubts;
+            listing.add(&usages, looked.buffer(place)?);
         }
         Err(why) => {
             listing.state = "unknown".into();
             listing.found_by = "size";
-            let could = candidates(&usages, None);
-            let rows = could.iter().map(|one| row("candidate", one.span));
-            listing.buffers.extend(rows);
-            listing.notes.push(format!(
-                "{why}: large filled memory is shown; give --at ADDRESS, or --before FILE, a copy of /proc/PID/maps from \
-                 before the checkpoint"
-            ));
+            listing.guess(&usages, &why);
         }
     }
     Ok(listing)
 }
 
+fn row(kind: &'static str, span: Span, usages: &[Usage]) -> Row {
+    let (resident, huge_pages) = usage_of(usages, span);
+    Row {
+        kind,
+        address: span.start,
+        length: span.length(),
+        resident,
+        huge_pages,
+    }
+}
+
 impl Listing {
+    fn add(&mut self, usages: &[Usage], found: Found) {
+        self.buffers.push(row("buffer", found.span, usages));
+        self.notes.extend(found.doubts);
+    }
+
+    /// Shows what could be the buffer, where nothing says what is.
+    fn guess(&mut self, usages: &[Usage], why: &str) {
+        let could = candidates(usages, None);
+        let rows = could.iter().map(|one| row("candidate", one.span, usages));
+        self.buffers.extend(rows);
+        self.notes.push(format!(
+            "{why}: large filled memory is shown; give --at ADDRESS, or --before FILE, a copy of /proc/PID/maps from before \
+             the checkpoint"
+        ));
+    }
+
     fn to_text(&self) -> String {
         let mut text = format!("process {} ({}): {}\n", self.pid, self.name, self.state);
         if self.buffers.is_empty() {
@@ -138,8 +145,8 @@ impl Listing {
             "addresses",
             "length",
             "bytes",
-            "in memory",
-            "on huge pages",
+            "memory",
+            "huge",
         ]);
         for row in &self.buffers {
             let span = Span {
@@ -198,7 +205,7 @@ mod tests {
             text.contains("9145044112") && text.contains("100 %"),
             "{text}"
         );
-        assert!(text.lines().all(|line| line.len() <= 90), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         assert!(text.ends_with("note: x\n"));
     }
 }

@@ -16,7 +16,7 @@ use crate::record::{Located, RecordError};
 /// What the command line says about the buffer's place.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Place {
-    /// A copy of /proc/PID/maps from before the checkpoint: without the library, the buffer is what appeared since
+    /// Without the library: a copy of /proc/PID/maps from before the checkpoint
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "at")]
     pub before: Option<PathBuf>,
     /// Without the library: the buffer's address, START or START-END in hexadecimal

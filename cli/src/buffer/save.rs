@@ -45,7 +45,7 @@ pub fn run(buffer: &Buffer, args: &SaveArgs) -> Result<(), Stop> {
     }
     out.finish()?;
     super::tell(&format!(
-        "{}: {} in {} ({}), blake3 {}",
+        "{}: {} in {}, {}\ncudasnap: blake3 {}",
         args.file.display(),
         units::bytes(buffer.length()),
         units::duration(started.elapsed()),

@@ -1,6 +1,6 @@
 //! Pure: what the library's record says about the buffer.
 
-use cudasnap_wire::Step;
+use cudasnap_wire::{Slot, Step};
 
 use super::words::Span;
 use crate::record::view::RecordView;
@@ -67,19 +67,36 @@ impl Verdict {
 }
 
 fn without_buffer(record: &RecordView) -> Verdict {
+    // Each buffer that the library saw has a number; a request beyond the last one was passed on unseen.
+    let unseen = record.counters.requests > u64::from(record.current.buffer);
     if record.mode.is("off") {
-        Verdict::Blind("the library is off (cudasnap mode)")
-    } else if record.steps(Step::NotUnderstood) > 0 {
-        Verdict::Blind("the library did not understand a request of the driver")
+        Verdict::Blind("the library is off in it (cudasnap mode)")
+    } else if !sees_unmap(record) {
+        Verdict::Blind("the library in it cannot watch libcuda's munmap")
+    } else if unseen || record.steps(Step::NotUnderstood) > 0 {
+        Verdict::Blind("the library in it has not seen every request of the driver")
     } else {
         Verdict::None
     }
 }
 
+/// Whether the library learns of the buffer's end, and so keeps track of it at all.
+fn sees_unmap(record: &RecordView) -> bool {
+    let state = |slot: Slot| {
+        let mut slots = record.slots.iter();
+        slots
+            .find(|named| named.name == slot.word())
+            .and_then(|named| named.value.word)
+    };
+    let good = |word| matches!(word, Some("unknown" | "free" | "held"));
+    good(state(Slot::Munmap))
+        && (good(state(Slot::Mremap)) || state(Slot::Mremap) == Some("missing"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cudasnap_wire::{Direction, End, Mode, Record};
+    use cudasnap_wire::{Direction, End, Mode, Record, SlotState};
     use std::sync::atomic::Ordering::Relaxed;
 
     fn record(state: u32, direction: Direction, end: End) -> Record {
@@ -158,6 +175,15 @@ mod tests {
         plain.mode.store(Mode::Off.number(), Relaxed);
         assert!(matches!(verdict(&plain), Verdict::Blind(_)));
         plain.mode.store(Mode::On.number(), Relaxed);
+        plain.counters.requests.store(1, Relaxed);
+        assert_eq!(verdict(&plain), Verdict::None);
+        plain.counters.requests.store(2, Relaxed);
+        assert!(matches!(verdict(&plain), Verdict::Blind(_)));
+        plain.counters.requests.store(1, Relaxed);
+        let munmap = &plain.slots.state[Slot::Munmap as usize];
+        munmap.store(SlotState::Relro.number(), Relaxed);
+        assert!(matches!(verdict(&plain), Verdict::Blind(_)));
+        munmap.store(SlotState::Free.number(), Relaxed);
         plain.counters.steps[Step::NotUnderstood as usize].store(1, Relaxed);
         assert!(matches!(verdict(&plain), Verdict::Blind(_)));
     }

@@ -1,6 +1,6 @@
 //! Reads contents in windows: one thread fills the next with all CPUs while another uses the last.
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{bounded, Receiver, Sender};
 use rayon::prelude::*;
 
 use super::opened::Contents;
@@ -11,6 +11,9 @@ use super::stop::Stop;
 const WINDOW: usize = 32 << 20;
 /// Windows.
 const COUNT: usize = 2;
+
+/// A window and its offset.
+type Filled = Result<(u64, Vec<u8>), Stop>;
 
 /// Reads everything in order and hands each window, with its offset, to `used`.
 ///
@@ -29,31 +32,14 @@ fn each_of(
     window: usize,
     mut used: impl FnMut(u64, &[u8]) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
-    let (give_full, take_full) = bounded::<Result<(u64, Vec<u8>), Stop>>(COUNT);
+    let (give_full, take_full) = bounded::<Filled>(COUNT);
     let (give_empty, take_empty) = bounded::<Vec<u8>>(COUNT);
     for _ in 0..COUNT {
         // The channel has room for all of them.
         let _ = give_empty.send(Vec::new());
     }
     std::thread::scope(|scope| {
-        // The reader ends when the other side hangs up.
-        scope.spawn(move || {
-            let length = contents.length();
-            let mut offset = 0;
-            while offset < length {
-                let Ok(mut bytes) = take_empty.recv() else {
-                    return;
-                };
-                bytes.resize((length - offset).min(window as u64) as usize, 0);
-                let step = bytes.len() as u64;
-                let filled = fill(contents, offset, &mut bytes).map(|()| (offset, bytes));
-                let ends = filled.is_err();
-                if give_full.send(filled).is_err() || ends {
-                    return;
-                }
-                offset += step;
-            }
-        });
+        scope.spawn(move || read_windows(contents, window, &take_empty, &give_full));
         // Both ends of this side go away with this closure, before the scope waits for the reader.
         let (take_full, give_empty) = (take_full, give_empty);
         for filled in &take_full {
@@ -64,6 +50,30 @@ fn each_of(
         }
         Ok(())
     })
+}
+
+/// Reads everything, a window into each empty vector that comes. Ends when the other side hangs up.
+fn read_windows(
+    contents: &impl Contents,
+    window: usize,
+    take_empty: &Receiver<Vec<u8>>,
+    give_full: &Sender<Filled>,
+) {
+    let length = contents.length();
+    let mut offset = 0;
+    while offset < length {
+        let Ok(mut bytes) = take_empty.recv() else {
+            return;
+        };
+        bytes.resize((length - offset).min(window as u64) as usize, 0);
+        let step = bytes.len() as u64;
+        let filled = fill(contents, offset, &mut bytes).map(|()| (offset, bytes));
+        let ends = filled.is_err();
+        if give_full.send(filled).is_err() || ends {
+            return;
+        }
+        offset += step;
+    }
 }
 
 /// Fills `into` from `offset` on, with all CPUs.

@@ -74,19 +74,23 @@ pub fn run(buffer: &Buffer, args: &WriteArgs) -> Result<(), Stop> {
     };
     let path = args.undo.clone().unwrap_or_else(|| undo_name(&undo));
     save_undo(&path, &undo)?;
+    write_saved(buffer, &undo, &path)
+}
+
+/// Writes what `undo` says, after it went into the file `path`.
+fn write_saved(buffer: &Buffer, undo: &Undo, path: &Path) -> Result<(), Stop> {
+    let kept = format!("the old bytes are in {}", path.display());
     match replace(buffer, undo.offset, &undo.old, &undo.new) {
         Ok(()) => {
-            super::tell(&format!("written; the old bytes are in {}", path.display()));
+            super::tell(&format!("written; {kept}"));
             Ok(())
         }
         Err(Replaced::Nothing(stop)) => {
             // Nothing to undo.
-            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(path);
             Err(stop.and("nothing was written"))
         }
-        Err(Replaced::Perhaps(stop)) => {
-            Err(stop.and(format!("the old bytes are in {}", path.display())))
-        }
+        Err(Replaced::Perhaps(stop)) => Err(stop.and(kept)),
     }
 }
 
@@ -108,19 +112,7 @@ fn save_undo(path: &Path, undo: &Undo) -> Result<(), Stop> {
 /// The file does not fit, or the bytes that were written are not there any more.
 pub fn undo(buffer: &Buffer, args: &UndoArgs) -> Result<(), Stop> {
     let refuse = |why: &str| Stop::refused(format!("{}: {why}", args.file.display()));
-    let text = std::fs::read(&args.file).map_err(|error| refuse(&error.to_string()))?;
-    let undo = Undo::parse(&String::from_utf8_lossy(&text)).map_err(|why| refuse(&why))?;
-    if !args.other_process {
-        undo.origin.check(&Origin::of(&buffer.identity))?;
-    }
-    if undo.buffer_length != buffer.length() {
-        return Err(refuse(&format!(
-            "it was made for a buffer of {} bytes, this one has {}",
-            undo.buffer_length,
-            buffer.length()
-        )));
-    }
-    buffer.range(undo.offset, undo.old.len() as u64)?;
+    let undo = fitting(buffer, args)?;
     let mut now = vec![0; undo.old.len()];
     buffer.read_at(undo.offset, &mut now)?;
     if now == undo.old {
@@ -144,6 +136,25 @@ pub fn undo(buffer: &Buffer, args: &UndoArgs) -> Result<(), Stop> {
         Err(Replaced::Perhaps(stop)) => return Err(stop),
     }
     Ok(())
+}
+
+/// The undo file, when it is of this buffer.
+fn fitting(buffer: &Buffer, args: &UndoArgs) -> Result<Undo, Stop> {
+    let refuse = |why: &str| Stop::refused(format!("{}: {why}", args.file.display()));
+    let text = std::fs::read(&args.file).map_err(|error| refuse(&error.to_string()))?;
+    let undo = Undo::parse(&String::from_utf8_lossy(&text)).map_err(|why| refuse(&why))?;
+    if !args.other_process {
+        undo.origin.check(&Origin::of(&buffer.identity))?;
+    }
+    if undo.buffer_length != buffer.length() {
+        return Err(refuse(&format!(
+            "it was made for a buffer of {} bytes, this one has {}",
+            undo.buffer_length,
+            buffer.length()
+        )));
+    }
+    buffer.range(undo.offset, undo.old.len() as u64)?;
+    Ok(undo)
 }
 
 /// Why bytes were not replaced.
