@@ -6,7 +6,7 @@ use super::args::{Common, Request, StateArgs};
 use super::caps::Caps;
 use super::crew::Crew;
 use super::engine::{self, Rules};
-use super::failure::{Cause, Failure};
+use super::failure::{Cause, Failure, ILLEGAL_STATE};
 use super::looks::{self, Need};
 use super::member::Member;
 use super::outcome::{self, Outcome, Row};
@@ -96,7 +96,7 @@ fn changed(request: &Request<'_>, targets: &mut Targets, ending: &mut Ending) ->
     let Some((crew, live)) = survey(common, request.device_map, targets, &signals, ending)? else {
         return Ok(());
     };
-    let plans = plans(request, targets, &live)?;
+    let plans = plans(request, targets, &live, &crew)?;
     if plans.iter().all(Option::is_none) || (targets.has_failed() && !request.keep_going) {
         return Ok(());
     }
@@ -116,12 +116,13 @@ fn plans(
     request: &Request<'_>,
     targets: &mut Targets,
     live: &[usize],
+    crew: &Crew,
 ) -> Result<Vec<Option<Vec<Step>>>, Stop> {
     let mut plans = Vec::new();
     for at in live {
         let steps = match targets.rows[*at].state {
             Some(state) if targets.rows[*at].outcome == Outcome::Untouched => {
-                steps_of(request, targets, *at, state)
+                steps_of(request, targets, *at, state, crew)
             }
             _ => None,
         };
@@ -136,13 +137,17 @@ fn steps_of(
     targets: &mut Targets,
     at: usize,
     state: State,
+    crew: &Crew,
 ) -> Option<Vec<Step>> {
     match plan(request.verb, state) {
         Plan::Steps(steps) => return Some(steps),
         Plan::Already if request.already_ok => targets.rows[at].outcome = Outcome::Already,
         Plan::Already | Plan::Impossible => {
-            let verb = request.verb;
-            let cause = Cause::WrongState { verb, state };
+            let cause = Cause::WrongState {
+                verb: request.verb,
+                state,
+                words: crew.words(ILLEGAL_STATE),
+            };
             targets.fail(at, Failure { step: None, cause });
         }
     }

@@ -24,6 +24,9 @@ pub trait Calls: Send + Sync {
     /// # Errors
     /// What the driver returned.
     fn state(&self, pid: i32) -> Result<State, DriverError>;
+
+    /// The driver's words for an error number, without a call that returned it.
+    fn words(&self, code: u32) -> String;
 }
 
 impl Calls for Driver {
@@ -44,6 +47,13 @@ impl Calls for Driver {
 
     fn state(&self, pid: i32) -> Result<State, DriverError> {
         Driver::state(self, pid)
+    }
+
+    fn words(&self, code: u32) -> String {
+        match self.error("", code) {
+            DriverError::Refused { name, text, .. } => format!("error {code} {name} \"{text}\""),
+            other => other.to_string(),
+        }
     }
 }
 

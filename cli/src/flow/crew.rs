@@ -64,6 +64,7 @@ pub struct Event {
 
 /// The threads.
 pub struct Crew {
+    calls: Arc<dyn Calls>,
     subjects: Vec<Subject>,
     orders: Vec<Sender<Order>>,
     events: Receiver<Event>,
@@ -99,6 +100,7 @@ impl Crew {
             orders.push(order);
         }
         Ok(Crew {
+            calls: Arc::clone(calls),
             subjects,
             orders,
             events,
@@ -115,6 +117,11 @@ impl Crew {
     /// What the threads say.
     pub fn events(&self) -> &Receiver<Event> {
         &self.events
+    }
+
+    /// The driver's words for an error number.
+    pub fn words(&self, code: u32) -> String {
+        self.calls.words(code)
     }
 
     /// How the process ended; `None`: it lives.

@@ -10,6 +10,8 @@ use crate::process::identity::IdentityError;
 
 /// `CUDA_ERROR_NOT_INITIALIZED`: what the checkpoint calls return for a process without CUDA (measured, 580.159.04).
 pub const NO_CUDA: u32 = 3;
+/// `CUDA_ERROR_ILLEGAL_STATE`: a step that does not go from the state that the process is in.
+pub const ILLEGAL_STATE: u32 = 401;
 /// `CUDA_ERROR_NOT_READY`: a lock was not got in time.
 pub const NOT_READY: u32 = 600;
 
@@ -34,6 +36,8 @@ pub enum Cause {
         verb: Verb,
         /// The state it is in.
         state: State,
+        /// The driver's words for it.
+        words: String,
     },
 }
 
@@ -42,7 +46,7 @@ impl Cause {
     pub fn code(&self) -> u32 {
         match self {
             Cause::Driver(DriverError::Refused { code, .. }) => *code,
-            Cause::WrongState { .. } => 401,
+            Cause::WrongState { .. } => ILLEGAL_STATE,
             _ => 0,
         }
     }
@@ -80,9 +84,16 @@ impl fmt::Display for Failure {
                 during(out)
             }
             Cause::Hung(time) => {
-                write!(out, "the driver does not answer for {} s", time.as_secs_f64())?;
+                write!(
+                    out,
+                    "the driver does not answer for {} s",
+                    time.as_secs_f64()
+                )?;
                 during(out)?;
-                write!(out, "; another process may be holding its lock, or it is stopped")
+                write!(
+                    out,
+                    "; another process may be holding its lock, or it is stopped"
+                )
             }
             Cause::OtherState(state) => match self.step {
                 Some(step) => write!(
@@ -100,9 +111,9 @@ impl fmt::Display for Failure {
                 let cause = (**cause).clone();
                 write!(out, "{}", Failure { step: None, cause })
             }
-            Cause::WrongState { verb, state } => write!(
+            Cause::WrongState { verb, state, words } => write!(
                 out,
-                "{verb} is not possible: the process is {state} (error 401 CUDA_ERROR_ILLEGAL_STATE, nothing was done)"
+                "{verb} is not possible, the process is {state}: {words}; nothing was done"
             ),
         }
     }
@@ -135,9 +146,10 @@ mod tests {
             None,
             Cause::WrongState {
                 verb: Verb::Lock,
-                state: State::Locked
+                state: State::Locked,
+                words: "error 401".into(),
             }
         )
-        .contains("401"));
+        .contains("the process is locked: error 401"));
     }
 }

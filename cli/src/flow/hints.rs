@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::failure::{Cause, Failure, NOT_READY, NO_CUDA};
+use super::failure::{Cause, Failure, ILLEGAL_STATE, NOT_READY, NO_CUDA};
 use super::plan::{advice, Step};
 use crate::driver::{kernel_driver_version, DriverError, State};
 use crate::gpus::Gpus;
@@ -12,7 +12,6 @@ use crate::process::rights;
 const FIRST_DRIVER: u32 = 570;
 const OUT_OF_MEMORY: u32 = 2;
 const OPERATING_SYSTEM: u32 = 304;
-const ILLEGAL_STATE: u32 = 401;
 const NOT_SUPPORTED: u32 = 801;
 
 /// What can be seen of the driver around this process.
@@ -93,7 +92,7 @@ pub fn for_failure(
 ) -> Vec<String> {
     match &failure.cause {
         Cause::Driver(DriverError::NoCall(_)) => for_old_driver(around),
-        Cause::WrongState { verb, state } => vec![advice(*verb, *state, pid)],
+        Cause::WrongState { verb, state, .. } => vec![advice(*verb, *state, pid)],
         cause => for_code(cause.code(), failure.step, pid, now, around),
     }
 }
@@ -242,6 +241,7 @@ mod tests {
             cause: Cause::WrongState {
                 verb: Verb::Unlock,
                 state: State::Checkpointed,
+                words: String::new(),
             },
         };
         let hints = for_failure(&failure, 7, None, &Surroundings::default());

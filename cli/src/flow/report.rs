@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::outcome::{Library, Outcome, Row, StepRow};
+use super::failure::ILLEGAL_STATE;
+use super::outcome::{Library, Outcome, Row, StepRow, Trouble};
 use crate::driver::State;
 use crate::exit::Exit;
 use crate::units;
@@ -130,10 +131,20 @@ fn result(row: &Row) -> String {
         Outcome::Undone => "brought back".into(),
         Outcome::NoCuda => "does not use CUDA".into(),
         Outcome::Untouched => "nothing was done".into(),
-        Outcome::Failed => match row.troubles.first().and_then(|trouble| trouble.step) {
-            Some(step) => format!("{step} failed"),
-            None => "failed".into(),
-        },
+        Outcome::Failed => failed(row.troubles.first()),
+    }
+}
+
+fn failed(first: Option<&Trouble>) -> String {
+    match first {
+        Some(Trouble {
+            step: Some(step), ..
+        }) => format!("{step} failed"),
+        Some(Trouble {
+            code: ILLEGAL_STATE,
+            ..
+        }) => "not possible".into(),
+        _ => "failed".into(),
     }
 }
 
@@ -209,7 +220,8 @@ fn left_behind(row: &Row, who: &str, signal: Option<i32>) -> Option<String> {
             row.pid
         ));
     }
-    let checkpointed = row.state == Some(State::Checkpointed);
+    let checkpointed =
+        row.state == Some(State::Checkpointed) && row.before != Some(State::Checkpointed);
     let unexpected = matches!(row.outcome, Outcome::Failed | Outcome::Undone)
         || (signal.is_some() && row.outcome == Outcome::Done);
     (checkpointed && unexpected).then(|| {
@@ -223,7 +235,6 @@ fn left_behind(row: &Row, who: &str, signal: Option<i32>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::outcome::tests::row;
-    use super::super::outcome::Trouble;
     use super::super::plan::Step;
     use super::super::shim::Numbers;
     use super::*;
@@ -266,7 +277,7 @@ mod tests {
         assert_eq!(
             lines(&[first, second]),
             [
-                "4711 python3                 checkpointed  26.3 GB in 1.03 s (25.5 GB/s), 16 threads, thp",
+                "4711 python3                  checkpointed  26.3 GB in 1.03 s (25.5 GB/s), 16 threads, thp",
                 "   9 sh (1 in its container)  checkpointed  in 1.03 s, library not loaded",
             ]
         );

@@ -123,6 +123,10 @@ impl Calls for Mock {
     fn state(&self, pid: i32) -> Result<State, DriverError> {
         Ok(self.of(pid))
     }
+
+    fn words(&self, code: u32) -> String {
+        format!("error {code}")
+    }
 }
 
 #[derive(Default)]
@@ -590,6 +594,9 @@ fn a_survey_gives_up_on_the_one_that_hangs_and_stops_at_a_signal() {
                 drop(self.0.lock());
             }
             Ok(State::Locked)
+        }
+        fn words(&self, _code: u32) -> String {
+            String::new()
         }
     }
     let deaf = Arc::new(Deaf(Mutex::new(())));
