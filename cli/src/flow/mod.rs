@@ -3,8 +3,9 @@
 //! | file | job |
 //! |---|---|
 //! | [`args`] | the options |
-//! | [`call`] | a call from its command line to its exit status: the order of everything below |
+//! | [`call`], [`finish`] | a call from its command line to its exit status: the order of everything below |
 //! | [`targets`], [`looks`] | before the first step: which processes, rights, room, the driver, the states |
+//! | [`change`] | the plans of a call, the last looks, the work |
 //! | [`plan`] | pure: the steps of a verb, and those that undo them |
 //! | [`engine`], [`member`] | carries the plans out side by side, undoes them, heeds signals |
 //! | [`crew`], [`calls`], [`life`] | a thread per process that calls the driver; whether the process lives |
@@ -17,9 +18,11 @@ pub mod args;
 pub mod call;
 pub mod calls;
 pub mod caps;
+pub mod change;
 pub mod crew;
 pub mod engine;
 pub mod failure;
+pub mod finish;
 pub mod hints;
 pub mod life;
 pub mod looks;

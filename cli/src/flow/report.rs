@@ -17,13 +17,15 @@ pub struct Report<'a> {
     /// Version of this object's form.
     pub schema: u32,
     /// The verb.
-    pub command: String,
+    pub command: &'a str,
     /// Exit status.
     pub status: u8,
     /// The signal that came, if any.
     pub signal: Option<i32>,
     /// Why nothing was done, or what is wrong with the numbers on the command line.
     pub errors: &'a [String],
+    /// What the looks beforehand found.
+    pub notes: &'a [String],
     /// The processes.
     pub processes: &'a [Row],
 }

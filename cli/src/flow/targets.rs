@@ -41,6 +41,7 @@ pub struct Targets {
     pub unnamed: Vec<String>,
     /// Remarks for those who want to know.
     pub notes: Vec<String>,
+    told: usize,
 }
 
 impl Targets {
@@ -48,21 +49,20 @@ impl Targets {
     ///
     /// # Errors
     /// [`Stop::Refused`] when a tree may not be looked into.
-    pub fn select(common: &Common) -> Result<Self, Stop> {
-        let mut targets = Targets::default();
+    pub fn select(&mut self, common: &Common) -> Result<(), Stop> {
         let mut refused = Vec::new();
-        for error in targets.resolve(&common.selection) {
+        for error in self.resolve(&common.selection) {
             match error {
                 SelectionError::NoCudaBelow { denied, .. } if denied > 0 && !common.force => {
                     refused.push(error.to_string());
                 }
                 // No more a failure than a process without CUDA.
-                SelectionError::NoCudaBelow { .. } => targets.notes.push(error.to_string()),
-                _ => targets.unnamed.push(error.to_string()),
+                SelectionError::NoCudaBelow { .. } => self.notes.push(error.to_string()),
+                _ => self.unnamed.push(error.to_string()),
             }
         }
         if refused.is_empty() {
-            Ok(targets)
+            Ok(())
         } else {
             Err(Stop::Refused(refused))
         }
@@ -155,6 +155,17 @@ impl Targets {
         let row = &mut self.rows[at];
         row.outcome = Outcome::Failed;
         row.add_trouble(&failure, &Surroundings::look());
+    }
+
+    /// The remarks that were not told yet; from now on they are.
+    pub fn new_notes(&mut self) -> &[String] {
+        let first = std::mem::replace(&mut self.told, self.notes.len());
+        &self.notes[first..]
+    }
+
+    /// The remarks that were not told yet.
+    pub fn untold(&self) -> &[String] {
+        &self.notes[self.told..]
     }
 
     /// Whether something is wrong already.
