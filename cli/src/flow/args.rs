@@ -44,7 +44,7 @@ pub struct Changing {
 #[derive(Debug, clap::Args)]
 pub struct Locking {
     /// How long a lock may wait for work under way (fractions allowed); 0 = for ever
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = lock_timeout)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", allow_negative_numbers = true, value_parser = lock_timeout)]
     pub timeout: LockTimeout,
 }
 
