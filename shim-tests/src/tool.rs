@@ -153,6 +153,14 @@ impl SimDriver {
         Said::by(&mut self.tool(arguments))
     }
 
+    /// The same, for a call that must succeed and whose output does not matter.
+    ///
+    /// # Panics
+    /// With everything it said when it does not.
+    pub fn does(&self, arguments: &str) {
+        let _ = self.must_say(arguments);
+    }
+
     /// The same, for a call that must succeed; returns its output.
     ///
     /// # Panics

@@ -99,7 +99,7 @@ fn several_go_and_come_back_side_by_side() {
         .map(|pid| format!("{pid} checkpointed"))
         .collect();
     assert_eq!(states.lines().collect::<Vec<_>>(), expected);
-    driver.must_say(&format!("restore {pids}"));
+    driver.does(&format!("restore {pids}"));
     for shimmed in &mut with {
         assert_eq!(shimmed.app.wrong_words(), 0);
         assert_eq!(shimmed.record().thread_cap, 0);
@@ -184,7 +184,7 @@ fn one_failure_brings_the_others_back() {
     assert_eq!(said.code, 3, "{said:?}");
     assert_eq!(state(&driver, good_pid), "checkpointed");
     assert_eq!(state(&driver, bad_pid), "running");
-    driver.must_say(&format!("restore {good_pid}"));
+    driver.does(&format!("restore {good_pid}"));
     assert_eq!(good.wrong_words(), 0);
 }
 
@@ -194,12 +194,12 @@ fn a_lock_that_was_there_before_stays() {
     let fault = ("CUDASIM_FAULT", "copy:1,phase=checkpoint");
     let app = driver.app(&["32"], &[fault]);
     let pid = app.pid();
-    driver.must_say(&format!("lock {pid}"));
+    driver.does(&format!("lock {pid}"));
     let said = driver.said(&format!("checkpoint {pid}"));
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(state(&driver, pid), "locked");
     // The fault strikes once.
-    driver.must_say(&format!("checkpoint {pid}"));
+    driver.does(&format!("checkpoint {pid}"));
     assert_eq!(state(&driver, pid), "checkpointed");
 }
 
@@ -210,12 +210,12 @@ fn a_restore_that_fails_can_be_repeated_and_holds_up_nobody() {
     let mut bad = driver.app(&["32"], &[fault]);
     let mut good = driver.app(&["32"], &[]);
     let pids = format!("{} {}", bad.pid(), good.pid());
-    driver.must_say(&format!("checkpoint {pids}"));
+    driver.does(&format!("checkpoint {pids}"));
     let said = driver.said(&format!("restore {pids}"));
     assert_eq!(said.code, 3, "{said:?}");
     assert_eq!(state(&driver, bad.pid()), "checkpointed");
     assert_eq!(good.wrong_words(), 0);
-    driver.must_say(&format!("restore {}", bad.pid()));
+    driver.does(&format!("restore {}", bad.pid()));
     assert_eq!(bad.wrong_words(), 0);
 }
 
@@ -314,11 +314,11 @@ fn a_tree_is_every_cuda_process_below() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
-    driver.must_say(&format!("checkpoint --tree {root}"));
+    driver.does(&format!("checkpoint --tree {root}"));
     for pid in &tree.pids {
         assert_eq!(state(&driver, *pid), "checkpointed");
     }
-    driver.must_say(&format!("restore --tree {root}"));
+    driver.does(&format!("restore --tree {root}"));
     // Without a tree the shell is a process without CUDA, and nothing is left.
     let said = driver.said(&format!("checkpoint {root}"));
     assert!(

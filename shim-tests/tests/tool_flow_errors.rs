@@ -117,9 +117,9 @@ fn wrong_states_are_told_as_the_driver_tells_them() {
         let said = driver.said(&format!("{verb} --already-ok {pid}"));
         assert!(said.code == 0 && already && said.stdout.contains("already so"));
     }
-    driver.must_say(&format!("lock {pid}"));
+    driver.does(&format!("lock {pid}"));
     expect(&driver.said(&format!("lock {pid}")), 1, wrong);
-    driver.must_say(&format!("lock --already-ok {pid}"));
+    driver.does(&format!("lock --already-ok {pid}"));
     let said = driver.said(&format!("restore {pid}"));
     expect(&said, 1, &format!("cudasnap unlock {pid}"));
     expect(
@@ -127,9 +127,9 @@ fn wrong_states_are_told_as_the_driver_tells_them() {
         1,
         "neither running nor checkpointed",
     );
-    driver.must_say(&format!("checkpoint {pid}"));
+    driver.does(&format!("checkpoint {pid}"));
     expect(&driver.said(&format!("checkpoint {pid}")), 1, wrong);
-    driver.must_say(&format!("checkpoint --already-ok {pid}"));
+    driver.does(&format!("checkpoint --already-ok {pid}"));
     expect(
         &driver.said(&format!("unlock --already-ok {pid}")),
         1,
@@ -142,7 +142,7 @@ fn wrong_states_are_told_as_the_driver_tells_them() {
 fn a_toggle_of_both_kinds_is_refused() {
     let driver = SimDriver::build(false);
     let (away, here) = (driver.app(&["16"], &[]), driver.app(&["16"], &[]));
-    driver.must_say(&format!("checkpoint {}", away.pid()));
+    driver.does(&format!("checkpoint {}", away.pid()));
     let pids = format!("{} {}", away.pid(), here.pid());
     expect(
         &driver.said(&format!("toggle {pids}")),
@@ -151,7 +151,7 @@ fn a_toggle_of_both_kinds_is_refused() {
     );
     assert_eq!(state(&driver, away.pid()), "checkpointed");
     assert_eq!(state(&driver, here.pid()), "running");
-    driver.must_say(&format!("toggle --keep-going {pids}"));
+    driver.does(&format!("toggle --keep-going {pids}"));
     assert_eq!(state(&driver, away.pid()), "running");
     assert_eq!(state(&driver, here.pid()), "checkpointed");
 }
@@ -186,7 +186,7 @@ fn a_lock_that_is_not_got_in_time_leaves_all_running() {
         assert_eq!(state(&driver, pid), "running");
     }
     // A thread that was stopped in the middle has let go: the lock is there to be got.
-    driver.must_say(&format!("lock --timeout 0 {pid}"));
+    driver.does(&format!("lock --timeout 0 {pid}"));
 }
 
 #[test]
@@ -226,14 +226,14 @@ fn what_the_command_line_does_not_mean() {
         "--device-map goes with",
     );
     assert_eq!(state(&driver, pid), "running");
-    driver.must_say(&format!("checkpoint {pid}"));
+    driver.does(&format!("checkpoint {pid}"));
     expect(
         &driver.said(&format!("restore {pid} {map}")),
         1,
         "not supported by this driver on this device",
     );
     assert_eq!(state(&driver, pid), "checkpointed");
-    driver.must_say(&format!("restore {pid}"));
+    driver.does(&format!("restore {pid}"));
 }
 
 /// The tool in a folder that everybody may enter.
@@ -342,7 +342,7 @@ fn a_driver_that_does_not_answer_is_given_up_with_its_process_named() {
     }
     assert_eq!(state(&driver, other), "running");
     send_signal(pid, libc::SIGCONT);
-    driver.must_say(&format!("lock --timeout 5 {pid}"));
+    driver.does(&format!("lock --timeout 5 {pid}"));
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_process_that_dies_in_mid_step_is_told_with_its_signal() {
         let shimmed = Shimmed::start(&driver, &["64"], &[]);
         let pid = shimmed.app.pid();
         if let Some(first) = prepare {
-            driver.must_say(&format!("{first} {pid}"));
+            driver.does(&format!("{first} {pid}"));
         }
         let mut command = driver.tool(&format!("{verb} {pid}"));
         let tool = RunningTool::start(command.env("CUDASIM_DMA_GBPS", "0.02"));

@@ -55,7 +55,7 @@ fn in_a_checkpoint_it_is_finished_and_stays() {
     }
     assert!(said.stdout.contains("checkpointed  "), "{said:?}");
     assert_eq!(state(&driver, pid), "checkpointed");
-    driver.must_say(&format!("restore {pid}"));
+    driver.does(&format!("restore {pid}"));
     assert_eq!(shimmed.app.wrong_words(), 0);
 }
 
@@ -64,7 +64,7 @@ fn in_a_restore_it_is_finished_and_unlocked() {
     let driver = SimDriver::build(false);
     let mut shimmed = Shimmed::start(&driver, &["64"], &[]);
     let pid = shimmed.app.pid();
-    driver.must_say(&format!("checkpoint {pid}"));
+    driver.does(&format!("checkpoint {pid}"));
     let tool = in_the_middle(&driver, "restore", &shimmed);
     tool.signal(libc::SIGHUP);
     let said = tool.wait();

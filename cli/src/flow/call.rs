@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
     ) -> Exit {
         let finish = Finish::new(command, self.common, &self.targets, stopped, self.signal);
         let exit = finish.tell(lines);
-        if self.hangs {
+        if self.hangs || exit != Exit::Done {
             leave(exit)
         }
         exit
@@ -117,7 +117,7 @@ fn listen() -> Result<Receiver<i32>, Stop> {
         .map_err(|error| Stop::Failed(vec![format!("signals cannot be caught: {error}")]))
 }
 
-/// Ends the process at once: what the driver's library does at a normal end could wait for the call that hangs.
+/// Ends the process at once: what the libraries of a driver in trouble do at a normal end could wait for ever.
 fn leave(exit: Exit) -> ! {
     // SAFETY: takes a number only, and does not come back; all output was flushed.
     unsafe { libc::_exit(i32::from(exit.status())) }

@@ -17,7 +17,6 @@ use super::report;
 use super::shim::Shim;
 use super::targets::{Stop, Targets};
 use crate::driver::State;
-use crate::gpus::Gpus;
 
 /// A process that a thread stands for: what is to be done with it, and the library's record in it.
 struct Planned {
@@ -86,7 +85,7 @@ impl Change {
         if away.chain(back).next().is_none() {
             return Ok(());
         }
-        let gpus = Gpus::look();
+        let gpus = looks::gpus();
         let known = gpus.as_ref().ok();
         let needs: Vec<Need> = self
             .with(Step::Checkpoint)

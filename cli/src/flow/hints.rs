@@ -1,11 +1,12 @@
 //! What may be behind an error of the driver, as far as it can be checked from here, and what to do about it.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::failure::{Cause, Failure, ILLEGAL_STATE, NOT_READY, NO_CUDA};
+use super::looks;
 use super::plan::{advice, Step};
 use crate::driver::{kernel_driver_version, DriverError, State};
-use crate::gpus::Gpus;
 use crate::process::rights;
 
 /// First driver with the checkpoint calls.
@@ -28,10 +29,15 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Looks. Asks NVML too, so this is for when something has failed.
-    pub fn look() -> Self {
+    /// What was seen at the first call. It asks NVML too, so this is for when something has failed.
+    pub fn known() -> &'static Self {
+        static SEEN: OnceLock<Surroundings> = OnceLock::new();
+        SEEN.get_or_init(Self::look)
+    }
+
+    fn look() -> Self {
         let nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"];
-        let gpus = Gpus::look().map(|gpus| gpus.gpus).unwrap_or_default();
+        let gpus = looks::gpus().map(|gpus| gpus.gpus).unwrap_or_default();
         Surroundings {
             kernel_driver: kernel_driver_version(),
             missing_nodes: nodes

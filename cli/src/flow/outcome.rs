@@ -129,7 +129,7 @@ impl Row {
             .collect();
         let failures = member.failure.iter().chain(&member.undo_failure);
         for failure in failures {
-            self.add_trouble(failure, &Surroundings::look());
+            self.add_trouble(failure, Surroundings::known());
         }
     }
 

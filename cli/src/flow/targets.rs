@@ -154,7 +154,7 @@ impl Targets {
     pub fn fail(&mut self, at: usize, failure: Failure) {
         let row = &mut self.rows[at];
         row.outcome = Outcome::Failed;
-        row.add_trouble(&failure, &Surroundings::look());
+        row.add_trouble(&failure, Surroundings::known());
     }
 
     /// The remarks that were not told yet; from now on they are.
@@ -222,7 +222,7 @@ fn load(signals: &Receiver<i32>) -> Result<Driver, Stop> {
 
 fn cannot_load(error: &DriverError) -> Stop {
     let mut sentences = vec![error.to_string()];
-    let hints = hints::for_load(error, &Surroundings::look());
+    let hints = hints::for_load(error, Surroundings::known());
     sentences.extend(hints.iter().map(|hint| format!("  {hint}")));
     Stop::Failed(sentences)
 }
