@@ -21,6 +21,19 @@ pub struct Room {
 /// # Errors
 /// The process has ended, or `/proc` cannot be read.
 pub fn for_process(target: Target) -> Result<Room, MemoryError> {
+    let all = limits(target)?;
+    Ok(all
+        .into_iter()
+        .min_by_key(|room| room.bytes)
+        .unwrap_or_else(|| unreachable!("the machine's own room is always there")))
+}
+
+/// Every limit that holds for the process: those of its control groups, then the machine's `MemAvailable`. Two processes that
+/// have a limit of the same name share it.
+///
+/// # Errors
+/// The process has ended, or `/proc` cannot be read.
+pub fn limits(target: Target) -> Result<Vec<Room>, MemoryError> {
     let membership = target.proc_file("cgroup")?;
     let meminfo = std::fs::read_to_string("/proc/meminfo")?;
     let machine = Room {
@@ -29,10 +42,7 @@ pub fn for_process(target: Target) -> Result<Room, MemoryError> {
     };
     let levels = membership.lines().filter_map(parse_membership);
     let groups = levels.flat_map(|(hierarchy, path)| climb(hierarchy.mounts(), path, hierarchy));
-    Ok(groups
-        .chain([machine])
-        .min_by_key(|room| room.bytes)
-        .unwrap_or_else(|| unreachable!("the machine's own room is always there")))
+    Ok(groups.chain([machine]).collect())
 }
 
 /// The two kinds of control group hierarchy.

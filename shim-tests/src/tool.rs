@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::shimmed::library;
 use crate::simdriver::SimDriver;
@@ -72,6 +72,66 @@ impl From<Output> for Said {
     }
 }
 
+/// A tool that runs; killed when dropped.
+#[derive(Debug)]
+pub struct RunningTool(Option<Child>);
+
+impl RunningTool {
+    /// Starts a command, its output and errors kept.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(command: &mut Command) -> Self {
+        let started = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        RunningTool(Some(
+            started.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+        ))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        if let Some(child) = &self.0 {
+            send_signal(child.id(), signal);
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        let child = self.0.as_mut();
+        child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When its output cannot be read.
+    #[must_use]
+    pub fn wait(mut self) -> Said {
+        let child = self.0.take().expect("it is taken only here");
+        Said::from(child.wait_with_output().expect("its output"))
+    }
+}
+
+impl Drop for RunningTool {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Sends a signal to a process that the caller has started.
+pub fn send_signal(pid: u32, signal: i32) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::kill(pid as i32, signal) };
+}
+
 impl SimDriver {
     /// The tool on the simulated driver, with these arguments, separated by blanks.
     #[must_use]
@@ -91,6 +151,14 @@ impl SimDriver {
     #[must_use]
     pub fn said(&self, arguments: &str) -> Said {
         Said::by(&mut self.tool(arguments))
+    }
+
+    /// The same, for a call that must succeed and whose output does not matter.
+    ///
+    /// # Panics
+    /// With everything it said when it does not.
+    pub fn does(&self, arguments: &str) {
+        let _ = self.must_say(arguments);
     }
 
     /// The same, for a call that must succeed; returns its output.

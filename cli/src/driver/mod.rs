@@ -198,12 +198,17 @@ impl Driver {
         if code == 0 {
             return Ok(());
         }
-        Err(DriverError::Refused {
+        Err(self.error(call, code))
+    }
+
+    /// The error with this number, in the driver's words, as if `call` had returned it.
+    pub fn error(&self, call: &'static str, code: u32) -> DriverError {
+        DriverError::Refused {
             call,
             code,
             name: self.error_text("cuGetErrorName", code),
             text: self.error_text("cuGetErrorString", code),
-        })
+        }
     }
 
     fn error_text(&self, call: &'static str, code: c_uint) -> String {

@@ -96,17 +96,28 @@ pub fn status_bytes(target: Target, name: &str) -> Result<u64, MemoryError> {
 
 /// Bytes of the range that lie on huge pages (`AnonHugePages` of the mappings that touch it).
 pub fn huge_page_bytes(target: Target, start: u64, end: u64) -> Result<u64, MemoryError> {
-    Ok(huge_bytes_in(&target.proc_file("smaps")?, start, end))
+    Ok(sum_in(
+        &target.proc_file("smaps")?,
+        "AnonHugePages",
+        start,
+        end,
+    ))
 }
 
-fn huge_bytes_in(smaps: &str, start: u64, end: u64) -> u64 {
+/// Bytes of the range that are in memory (`Rss` of the mappings that touch it).
+pub fn resident_bytes(target: Target, start: u64, end: u64) -> Result<u64, MemoryError> {
+    Ok(sum_in(&target.proc_file("smaps")?, "Rss", start, end))
+}
+
+/// Sum of the line `name` of those mappings that touch the range.
+fn sum_in(smaps: &str, name: &str, start: u64, end: u64) -> u64 {
     let mut touches = false;
     let mut sum = 0;
     for line in smaps.lines() {
         if let Some(mapping) = crate::process::target::Mapping::parse(line) {
             touches = mapping.start < end && start < mapping.end;
-        } else if touches && line.starts_with("AnonHugePages:") {
-            sum += kilobytes(line, "AnonHugePages");
+        } else if touches {
+            sum += kilobytes(line, name);
         }
     }
     sum
@@ -153,9 +164,10 @@ mod tests {
     fn huge_pages_are_summed_inside_the_range_only() {
         let smaps = "1000-3000 rw-p 0 0:0 0\nSize: 8 kB\nAnonHugePages:      4 kB\n\
                      5000-6000 rw-p 0 0:0 0\nAnonHugePages:      2 kB\n";
-        assert_eq!(huge_bytes_in(smaps, 0x2000, 0x2001), 4096);
-        assert_eq!(huge_bytes_in(smaps, 0x3000, 0x5000), 0);
-        assert_eq!(huge_bytes_in(smaps, 0, u64::MAX), 6144);
+        let huge = |start, end| sum_in(smaps, "AnonHugePages", start, end);
+        assert_eq!(huge(0x2000, 0x2001), 4096);
+        assert_eq!(huge(0x3000, 0x5000), 0);
+        assert_eq!(huge(0, u64::MAX), 6144);
     }
 
     #[test]
