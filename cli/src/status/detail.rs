@@ -7,6 +7,7 @@ use crate::units;
 use super::facts::{Library, Loaded, Process, Round, SeenByNvml};
 use super::judge::{State, Verdict};
 use super::library_file::FileState;
+use super::pages::Pages;
 use super::phases;
 use super::table;
 use super::text::{count, printable, printable_within, Paper};
@@ -104,7 +105,7 @@ fn command(process: &Process) -> String {
 fn state(process: &Process, verdict: &Verdict) -> String {
     let word = match verdict.state {
         State::NotInitialised => "libcuda is mapped and has not been initialised",
-        State::Running => "running, or locked: a lock cannot be seen from outside",
+        State::Running => "running or locked, which does not show from outside",
         other => other.word(),
     };
     let percent = verdict
@@ -149,13 +150,9 @@ fn library(process: &Process, verdict: &Verdict) -> Vec<Line> {
     let loaded = match &process.library {
         Library::Absent => return vec![("library", "not loaded".into())],
         Library::Unreadable { path, reason } => {
-            let path = path
-                .as_deref()
-                .map_or("no file of its name is mapped".into(), printable);
-            return vec![(
-                "library",
-                format!("{path}; its record cannot be read: {}", printable(reason)),
-            )];
+            let path = path.as_deref().map(printable);
+            let path = path.map_or_else(String::new, |path| path + ": ");
+            return vec![("library", format!("{path}{}", printable(reason)))];
         }
         Library::Loaded(loaded) => loaded,
     };
@@ -288,31 +285,33 @@ fn buffer(process: &Process, record: &RecordView) -> String {
     if buffer.state.is("none") {
         return "none".into();
     }
-    let mut text = format!(
-        "{}, {} at {:#x}",
-        buffer.state,
-        units::bytes(buffer.length),
-        buffer.address
-    );
+    let length = units::bytes(buffer.length);
+    let mut text = format!("{}, {length} at {:#x}", buffer.state, buffer.address);
     if !process.buffer_is_mapped {
         return text + ", not mapped in this process";
     }
     if let Some(pages) = &process.buffer_pages {
-        let percent = |part: u64| {
-            part.saturating_mul(100)
-                .checked_div(pages.resident)
-                .unwrap_or(0)
-        };
-        text += &format!(
-            "; {} resident: {} % on transparent huge pages, {} % from the hugetlb pool (asked for: {})",
-            units::bytes(pages.resident),
-            percent(pages.huge),
-            percent(pages.hugetlb),
-            record.current.pages
-        );
+        text += &format!("; {} (asked for: {})", granted(pages), record.current.pages);
     }
     if buffer.state.is("kept") {
         text += "; it holds what was in GPU memory; `cudasnap drop` frees it";
+    }
+    text
+}
+
+/// `9.15 GB resident, 99 % of it on transparent huge pages`
+fn granted(pages: &Pages) -> String {
+    let percent = |part: u64| {
+        let hundredfold = part.min(pages.resident).saturating_mul(100);
+        hundredfold.checked_div(pages.resident).unwrap_or(0)
+    };
+    let mut text = format!(
+        "{} resident, {} % of it on transparent huge pages",
+        units::bytes(pages.resident),
+        percent(pages.huge)
+    );
+    if pages.hugetlb > 0 {
+        text += &format!(", {} % from the hugetlb pool", percent(pages.hugetlb));
     }
     text
 }
@@ -328,11 +327,11 @@ fn dump(process: &Process, verdict: &Verdict) -> Vec<Line> {
     let told: Vec<String> = told
         .map(|held| {
             let word = if held.kind.stops_a_dump() {
-                "stops it"
+                "stopped by"
             } else {
-                "for CRIU only"
+                "CRIU takes it, others may not:"
             };
-            format!("{}: {word}", warnings::describe(held))
+            format!("{word} {}", warnings::describe(held))
         })
         .collect();
     match told.len() {
@@ -372,7 +371,6 @@ mod tests {
     use super::super::facts::tests::{process, round, with_record};
     use super::super::facts::Relative;
     use super::super::held::{Held, Kind};
-    use super::super::pages::Pages;
     use super::super::preload::Preload;
     use super::*;
     use console::measure_text_width;
@@ -439,10 +437,10 @@ mod tests {
             "  activity    active: 1 of 1 request answered, 0 phases\n",
             "  preload     first in LD_PRELOAD\n",
             "  options     mode on, threads automatic, pages thp, buffer fresh, log off, no report\n",
-            "  buffer      live, 9.15 GB at 0x7f0000000000; 9.15 GB resident: 99 % on transparent huge pages",
+            "  buffer      live, 9.15 GB at 0x7f0000000000; 9.15 GB resident, 99 % of it on transparent huge pages (asked for: thp)\n",
             "  last phases",
-            "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, 16 threads, covered, 99.6 s ago\n",
-            "              mmap 2.00 ms\n",
+            "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 99.6 s ago\n",
+            "              16 threads: mmap 2.00 ms\n",
             "  steps down  slow-huge-pages, 2 times: huge pages came too slowly",
             "  dump        nothing here stops a process dump\n",
             "  CUDA below  9 (worker, without the library); --tree shows all\n",

@@ -137,6 +137,8 @@ pub struct Round {
     pub errors: Vec<SelectionError>,
     /// Processes that may not be looked into, where all were asked for.
     pub unreadable: usize,
+    /// Whether this process may look into those of every user (CAP_SYS_PTRACE).
+    pub privileged: bool,
     /// Whether processes were named.
     pub named: bool,
 }
@@ -191,8 +193,13 @@ impl Round {
             Ok(gpus) => notes.extend(strangers(gpus)),
         }
         if self.unreadable > 0 {
+            let mend = if self.privileged {
+                "not even with CAP_SYS_PTRACE (a security module or another user namespace)"
+            } else {
+                "run as root, or with CAP_SYS_PTRACE, to see all"
+            };
             notes.push(format!(
-                "{} may not be looked into, and may use CUDA: run as root, or with CAP_SYS_PTRACE, to see all",
+                "{} may not be looked into, and may use CUDA: {mend}",
                 count(self.unreadable, "process", "processes")
             ));
         }
@@ -277,6 +284,7 @@ pub(super) mod tests {
             without_cuda: Vec::new(),
             errors: Vec::new(),
             unreadable: 0,
+            privileged: false,
             named: true,
         }
     }

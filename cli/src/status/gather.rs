@@ -133,6 +133,7 @@ fn round(nvml: Result<Gpus, String>, named: bool) -> Round {
         without_cuda: Vec::new(),
         errors: Vec::new(),
         unreadable: 0,
+        privileged: rights::has_ptrace_capability(),
         named,
     }
 }
@@ -268,7 +269,7 @@ fn closed(identity: Identity, missing_right: Option<String>) -> Process {
         None => Library::Absent,
         Some(_) => Library::Unreadable {
             path: None,
-            reason: "its mappings may not be read".into(),
+            reason: "its memory and mappings may not be read".into(),
         },
     };
     Process {

@@ -55,16 +55,15 @@ pub fn percent(phase: &PhaseView) -> Option<u64> {
     done.checked_div(phase.expected)
 }
 
-/// One line: `checkpoint  9.15 GB in 430 ms, 21.3 GB/s, 16 threads, covered, 12.0 s ago`.
+/// One line: `checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 12.0 s ago`.
 pub fn line(phase: &PhaseView, now: u64) -> String {
     let total = Duration::from_nanos(phase.total_ns);
     let mut text = format!(
-        "{:<10}  {} in {}, {}, {}, {}",
+        "{:<10}  {} in {}, {}, {}",
         phase.direction,
         units::bytes(phase.copied),
         units::duration(total),
         units::rate(phase.copied, total),
-        super::text::count(phase.threads as usize, "thread", "threads"),
         phase.end,
     );
     if !phase.mode.is("on") {
@@ -82,7 +81,7 @@ pub fn line(phase: &PhaseView, now: u64) -> String {
     text
 }
 
-/// Where the time of a phase went.
+/// With how many threads, and where the time of a phase went.
 pub fn split(phase: &PhaseView) -> String {
     let time = |nanoseconds| units::duration(Duration::from_nanos(nanoseconds));
     let parts = [
@@ -98,11 +97,8 @@ pub fn split(phase: &PhaseView) -> String {
     let words: Vec<String> = known
         .map(|(name, value)| format!("{name} {}", time(*value)))
         .collect();
-    if words.is_empty() {
-        "no time was taken".into()
-    } else {
-        words.join(", ")
-    }
+    let threads = super::text::count(phase.threads as usize, "thread", "threads");
+    format!("{threads}: {}", words.join(", "))
 }
 
 /// An age as people say it: seconds, minutes, hours, days.
@@ -173,9 +169,9 @@ mod tests {
         });
         assert_eq!(
             line(&phase, 13_430_000_000),
-            "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, 16 threads, covered, 12.0 s ago"
+            "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 12.0 s ago"
         );
-        assert_eq!(split(&phase), "mmap 2.00 ms");
+        assert_eq!(split(&phase), "16 threads: mmap 2.00 ms");
         assert_eq!(ended_ago(&phase, 5), None, "another host's clock");
         let summary = Summary::of(&phase, 13_430_000_000);
         assert!(summary.effective && summary.ended_ago == Some(12.0));

@@ -52,20 +52,43 @@ impl Paper {
         };
         let room = width.saturating_sub(indent).max(20);
         let mut lines = vec![String::new()];
-        for word in text.split(' ') {
+        for word in words(text) {
             let line = lines.last().map_or(0, |line| measure_text_width(line));
-            if line > 0 && line + 1 + measure_text_width(word) > room {
+            if line > 0 && line + 1 + measure_text_width(&word) > room {
                 lines.push(String::new());
             }
             if let Some(line) = lines.last_mut() {
                 if !line.is_empty() {
                     line.push(' ');
                 }
-                line.push_str(word);
+                line.push_str(&word);
             }
         }
         lines
     }
+}
+
+/// The words of a text; a number and its unit are one.
+fn words(text: &str) -> Vec<String> {
+    const UNITS: [&str; 15] = [
+        "s", "ms", "us", "min", "h", "days", "B", "kB", "MB", "GB", "TB", "PB", "GB/s", "%", "ago",
+    ];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let plain = word.trim_end_matches([',', ';', ':']);
+        let number = |last: &&mut String| {
+            last.ends_with(|last: char| last.is_ascii_digit())
+                || plain == "ago" && UNITS.iter().any(|unit| last.ends_with(unit))
+        };
+        match words.last_mut().filter(number) {
+            Some(last) if UNITS.contains(&plain) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 /// Foreign text (names, paths, arguments) for showing: control characters, terminal sequences and invisible or reordering
@@ -123,6 +146,9 @@ mod tests {
         let lines = paper.wrap(text, 8);
         assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= 22));
         assert_eq!(lines.join(" "), text);
+        for line in paper.wrap("in 1.23 ms, then 21.3 GB/s, 5.36 s ago, 100 % of it", 8) {
+            assert!(!line.starts_with(['m', 'G', 's', 'a', '%']), "{line}");
+        }
         assert_eq!(Paper::plain().wrap(text, 8), [text]);
     }
 
