@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use cudasnap_cli::record::view::PhaseView;
 use cudasnap_cli::record::Control;
 use cudasnap_shim_tests::shimmed::{hostile, library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
@@ -186,6 +187,12 @@ fn a_phase_that_goes_on_is_seen() {
         );
         assert!(seen["percent"].as_u64().unwrap() < 100);
         assert!(seen["buffer_pages"].is_null(), "the driver is not held up");
+        // The threads that help have left by now: 20 ms without a copy.
+        let helped = |phase: &PhaseView| phase.threads > 1 && !phase.end.is("idle");
+        while helped(&shimmed.record().current) {
+            assert!(Instant::now() < deadline && !checkpoint.is_finished());
+        }
+        assert_eq!(one(&driver, pid)["state"], "checkpointing");
         assert_eq!(checkpoint.join().unwrap(), 0);
     });
     assert_eq!(one(&driver, pid)["state"], "checkpointed");

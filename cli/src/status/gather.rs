@@ -23,6 +23,7 @@ use super::facts::{Library, Loaded, Process, Relative, Round, SeenByNvml};
 use super::held;
 use super::library_file::Files;
 use super::pages::Pages;
+use super::phases;
 use super::preload;
 
 /// More threads than this do not help: the kernel's work is short.
@@ -371,7 +372,7 @@ fn look_at_buffer(process: &mut Process, mappings: &[Mapping], depth: Depth) {
     // The record was read after the mappings: a buffer that is younger than those is looked for again.
     let mapped = covers(mappings) || target.mappings().is_ok_and(|anew| covers(&anew));
     // Not in a phase: the walk would hold up the driver's own mmap and munmap calls.
-    let at_rest = !record.current.end.is("running") || record.current.direction.is("none");
+    let at_rest = !phases::is_open(record);
     let end = buffer.address.saturating_add(buffer.length);
     let pages = (depth == Depth::Everything && mapped && at_rest)
         .then(|| Pages::of(target, buffer.address, end).ok())

@@ -18,6 +18,9 @@ use super::warnings::{self, Warning};
 /// The driver unmaps its buffer within 0.5 s of the last copy of a restore (48 GiB on 4 KiB pages: 1.5 s).
 const UNMAPPED_BY_NOW: Duration = Duration::from_secs(5);
 
+/// The longest pause between two copies that was measured is 4.1 ms: a phase that is quiet for so long has broken off.
+const GONE_QUIET: Duration = Duration::from_secs(5);
+
 /// State of a process, seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -158,7 +161,7 @@ impl Verdict {
                 .collect(),
             warnings: Vec::new(),
         };
-        verdict.warnings = warnings::of(process, &verdict);
+        verdict.warnings = warnings::of(process, &verdict, now);
         verdict
     }
 }
@@ -192,16 +195,21 @@ fn from_record(record: &RecordView, mapped: bool, now: u64) -> Option<(State, So
         return None;
     }
     let phase = &record.current;
-    let running = phase.end.is("running");
-    let state = match (phase.direction.word?, running) {
-        ("checkpoint", true) => State::Checkpointing,
-        ("restore", true) => State::Restoring,
-        ("checkpoint", false) if phase.end.is("covered") => State::Checkpointed,
-        ("restore", false) if phase.end.is("covered") => restored_or_not(phase, now)?,
-        // Interrupted: the contents are still in the buffer.
-        ("restore", false) => State::Checkpointed,
-        // A checkpoint that broke off, or whose copies do not come past the library.
+    let checkpoint = match phase.direction.word? {
+        "checkpoint" => true,
+        "restore" => false,
         _ => return None,
+    };
+    let quiet = phases::quiet_for(phase, now).is_some_and(|quiet| quiet > GONE_QUIET);
+    let state = match (checkpoint, phase.end.is("covered")) {
+        (true, true) => State::Checkpointed,
+        (false, true) => restored_or_not(phase, now)?,
+        (true, false) if phases::is_open(record) && !quiet => State::Checkpointing,
+        (false, false) if phases::is_open(record) && !quiet => State::Restoring,
+        // Interrupted: the contents are still in the buffer.
+        (false, false) => State::Checkpointed,
+        // A checkpoint that broke off, or whose copies do not come past the library.
+        (true, false) => return None,
     };
     Some((state, Source::Record))
 }
@@ -257,7 +265,7 @@ fn activity(library: &Library) -> Activity {
         .flatten()
         .filter(|phase| phase.mode.is("on"))
         .collect();
-    let under_way = record.buffer.state.is("live") && record.current.end.is("running");
+    let under_way = record.buffer.state.is("live") && phases::is_open(record);
     match record.counters.requests {
         0 => Activity::NeverUsed,
         _ if lasts.iter().any(|phase| !phase.is_effective()) => Activity::NotEffective,
@@ -310,10 +318,13 @@ mod tests {
             (2, 0, 1, State::Restoring),
             (1, 1, 1, State::Checkpointed),
             (2, 1, 1, State::Restoring),
-            (2, 6, 1, State::Checkpointed),
             (2, 1, 6_000_000_000, State::Unknown),
-            (1, 6, 1, State::Unknown),
-            (1, 7, 1, State::Unknown),
+            // The threads have left, and come back with the next copy, if one comes.
+            (2, 6, 1, State::Restoring),
+            (2, 6, 6_000_000_000, State::Checkpointed),
+            (1, 6, 1, State::Checkpointing),
+            (1, 7, 1, State::Checkpointing),
+            (1, 6, 6_000_000_000, State::Unknown),
             (0, 0, 1, State::Unknown),
             (9, 0, 1, State::Unknown),
         ] {
@@ -323,6 +334,20 @@ mod tests {
             assert_eq!(verdict.state, expected, "{direction} {end} {ago}");
             let going_on = matches!(expected, State::Checkpointing | State::Restoring);
             assert_eq!(verdict.percent, going_on.then_some(45));
+        }
+    }
+
+    #[test]
+    fn a_phase_that_was_closed_early_has_broken_off() {
+        for (direction, expected) in [(1, State::Unknown), (2, State::Checkpointed)] {
+            let mut process = with_record(7, |record| {
+                phase(record, direction, 3, 1);
+                record.history_count.store(1, Relaxed);
+                record.history[0].direction.store(direction, Relaxed);
+                record.history[0].started_unix_ns.store(NOW - 1, Relaxed);
+            });
+            process.buffer_is_mapped = true;
+            assert_eq!(Verdict::of(&process, NOW).state, expected);
         }
     }
 

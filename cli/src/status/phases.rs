@@ -5,7 +5,7 @@ use std::time::Duration;
 use cudasnap_wire::Step;
 use serde::Serialize;
 
-use crate::record::view::PhaseView;
+use crate::record::view::{PhaseView, RecordView};
 use crate::units;
 
 /// A phase in the numbers that people compare.
@@ -47,6 +47,28 @@ impl Summary {
 pub fn ended_ago(phase: &PhaseView, now: u64) -> Option<Duration> {
     let ended = phase.started_unix_ns.checked_add(phase.total_ns)?;
     Some(Duration::from_nanos(now.checked_sub(ended)?))
+}
+
+/// Whether the record's phase has not been closed: it is not among those that ended. The word of its end does not tell: threads
+/// that meet no copy for 20 ms leave and write why, and come back with the next copy.
+pub fn is_open(record: &RecordView) -> bool {
+    let current = &record.current;
+    let same = |phase: &PhaseView| {
+        (phase.started_unix_ns, phase.buffer) == (current.started_unix_ns, current.buffer)
+            && phase.direction == current.direction
+    };
+    !current.direction.is("none") && !record.history.iter().any(same)
+}
+
+/// For how long an open phase has seen no copy; `None` while its threads still prefault for the first one, or when the clock
+/// does not tell.
+pub fn quiet_for(phase: &PhaseView, now: u64) -> Option<Duration> {
+    if phase.copies == 0 && phase.end.is("running") {
+        return None;
+    }
+    let loop_began = phase.started_unix_ns.checked_add(phase.first_copy_ns)?;
+    let last_copy = loop_began.checked_add(phase.loop_ns)?;
+    Some(Duration::from_nanos(now.checked_sub(last_copy)?))
 }
 
 /// Hundredths of a phase that goes on; `None` when nothing is expected.
@@ -146,7 +168,6 @@ fn explain(step: Step) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::view::RecordView;
     use std::sync::atomic::Ordering::Relaxed;
 
     fn phase(change: impl FnOnce(&cudasnap_wire::Phase)) -> PhaseView {
@@ -194,6 +215,38 @@ mod tests {
         assert!(line(&phase, 1).contains("not effective"));
         assert_eq!((ended_ago(&phase, u64::MAX), percent(&phase)), (None, None));
         split(&phase);
+    }
+
+    #[test]
+    fn a_phase_is_open_until_it_is_filed() {
+        let record = cudasnap_wire::Record::new(0);
+        let open = || is_open(&RecordView::new(&record));
+        assert!(!open(), "there was none");
+        record.current.direction.store(1, Relaxed);
+        record.current.started_unix_ns.store(9, Relaxed);
+        assert!(open());
+        record.history_count.store(1, Relaxed);
+        assert!(open(), "another phase was filed");
+        record.history[0].direction.store(1, Relaxed);
+        record.history[0].started_unix_ns.store(9, Relaxed);
+        assert!(!open());
+    }
+
+    #[test]
+    fn quiet_is_the_time_since_the_last_copy() {
+        let quiet = |copies, end| {
+            let phase = phase(|phase| {
+                phase.started_unix_ns.store(100, Relaxed);
+                phase.first_copy_ns.store(20, Relaxed);
+                phase.loop_ns.store(30, Relaxed);
+                phase.copies.store(copies, Relaxed);
+                phase.end.store(end, Relaxed);
+            });
+            quiet_for(&phase, 200)
+        };
+        assert_eq!(quiet(1, 0), Some(Duration::from_nanos(50)));
+        assert_eq!(quiet(0, 7), Some(Duration::from_nanos(50)));
+        assert_eq!(quiet(0, 0), None);
     }
 
     #[test]

@@ -290,6 +290,8 @@ mod tests {
             record.counters.requests.store(1, Relaxed);
             record.history_count.store(1, Relaxed);
             record.history[0].direction.store(1, Relaxed);
+            // Of a buffer before the one that is being filled.
+            record.current.buffer.store(2, Relaxed);
             record.history[0].total_ns.store(7, Relaxed);
             record.history[0].expected.store(7, Relaxed);
         });

@@ -1,5 +1,7 @@
 //! What somebody should know or mend. Pure.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::facts::{Library, Loaded, Process};
@@ -13,6 +15,8 @@ use super::text::{count, printable};
 const FEW_HUGE_PAGES: u64 = 50;
 /// Smaller buffers may have no aligned 2 MiB inside.
 const LARGE: u64 = 64 << 20;
+/// The driver's own pauses are a thousandth of this.
+const STALLED: Duration = Duration::from_secs(2);
 
 /// A warning. The words for scripts do not change; the text may.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,8 +34,8 @@ fn warning(about: &'static str, text: impl Into<String>) -> Warning {
     }
 }
 
-/// All warnings about a process.
-pub fn of(process: &Process, verdict: &Verdict) -> Vec<Warning> {
+/// All warnings about a process, at a moment in nanoseconds since 1970.
+pub fn of(process: &Process, verdict: &Verdict, now: u64) -> Vec<Warning> {
     let mut all = Vec::new();
     all.extend(left_behind(process, verdict));
     all.extend(no_library(process));
@@ -41,7 +45,7 @@ pub fn of(process: &Process, verdict: &Verdict) -> Vec<Warning> {
         all.extend(complaints(loaded));
         all.extend(order(process));
         all.extend(activity(process, verdict));
-        all.extend(interrupted(process, loaded, verdict));
+        all.extend(interrupted(process, loaded, verdict, now));
         all.extend(few_huge_pages(process, loaded));
     }
     all
@@ -214,13 +218,24 @@ fn activity(process: &Process, verdict: &Verdict) -> Option<Warning> {
 }
 
 /// A phase that broke off, or whose end did not come.
-fn interrupted(process: &Process, loaded: &Loaded, verdict: &Verdict) -> Option<Warning> {
+fn interrupted(process: &Process, loaded: &Loaded, verdict: &Verdict, now: u64) -> Option<Warning> {
     let (phase, buffer) = (&loaded.record.current, &loaded.record.buffer.state);
     let there = process.buffer_is_mapped && (buffer.is("live") || buffer.is("observed"));
-    if !there || phase.end.is("running") {
+    if !there {
         return None;
     }
-    let ask = "`cudasnap state` asks the driver";
+    let ask = format!("`cudasnap state {}` asks the driver", process.identity.pid);
+    if phases::is_open(&loaded.record) && !phase.end.is("covered") {
+        let quiet = phases::quiet_for(phase, now).filter(|quiet| *quiet > STALLED)?;
+        return Some(warning(
+            "phase-stalled",
+            format!(
+                "no copy of the {} for {}: {ask}",
+                phase.direction,
+                phases::age(quiet)
+            ),
+        ));
+    }
     if !phase.end.is("covered") {
         return Some(warning(
             "phase-broken-off",
@@ -397,6 +412,10 @@ mod tests {
             record.current.end.store(6, Relaxed);
         });
         broken.buffer_is_mapped = true;
+        assert_eq!(about(&broken), ["phase-stalled"]);
+        change_loaded(&mut broken, |loaded| {
+            loaded.record.history.push(loaded.record.current.clone())
+        });
         assert_eq!(about(&broken), ["phase-broken-off"]);
         let mut stuck = with_record(7, |record| {
             checkpointed(record);
