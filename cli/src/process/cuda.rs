@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::observe::threads;
+use super::observe::thread_named;
 use super::target::{Mapping, MemoryError, Target};
 
 /// How far a process has come with CUDA.
@@ -37,11 +37,10 @@ impl CudaUse {
         if !mappings.iter().any(is_libcuda) {
             return Ok(CudaUse::None);
         }
-        let all = threads(target)?;
-        let restore = all.iter().find(|thread| is_restore_thread(&thread.name));
+        let restore = thread_named(target, is_restore_thread)?;
         Ok(
-            restore.map_or(CudaUse::Loaded, |thread| CudaUse::Initialised {
-                restore_thread: thread.tid,
+            restore.map_or(CudaUse::Loaded, |restore_thread| CudaUse::Initialised {
+                restore_thread,
             }),
         )
     }

@@ -73,10 +73,18 @@ impl Identity {
     /// # Errors
     /// Why the number names no process that can be worked on.
     pub fn of(pid: i32) -> Result<Self, IdentityError> {
-        let (identity, state) = look(pid)?;
+        Ok(Self::with_status(pid)?.0)
+    }
+
+    /// The same, with the text of the process's `status` file, for those who need more of it.
+    ///
+    /// # Errors
+    /// As [`Identity::of`].
+    pub(crate) fn with_status(pid: i32) -> Result<(Self, String), IdentityError> {
+        let (identity, state, status) = look(pid)?;
         match state {
             b'Z' | b'X' | b'x' => Err(IdentityError::Zombie(pid)),
-            _ => Ok(identity),
+            _ => Ok((identity, status)),
         }
     }
 
@@ -104,7 +112,7 @@ impl Identity {
     }
 }
 
-fn look(pid: i32) -> Result<(Identity, u8), IdentityError> {
+fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
     let target = Target::new(pid);
     let read = |name| {
         target.proc_file(name).map_err(|error| match error {
@@ -143,7 +151,7 @@ fn look(pid: i32) -> Result<(Identity, u8), IdentityError> {
         name: line_of(&status, "Name").unwrap_or_default().to_owned(),
         namespace_pids,
     };
-    Ok((identity, state))
+    Ok((identity, state, status))
 }
 
 /// Effective user in the text of a `status` file.

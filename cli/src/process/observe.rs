@@ -74,6 +74,23 @@ pub fn threads(target: Target) -> Result<Vec<Thread>, MemoryError> {
     Ok(found)
 }
 
+/// The thread with the lowest id whose name fits. Unlike [`threads`] it looks no further than that one.
+pub(crate) fn thread_named(
+    target: Target,
+    fits: impl Fn(&str) -> bool,
+) -> Result<Option<i32>, MemoryError> {
+    let mut ids = numbered_entries(target, "task")?;
+    ids.sort_unstable();
+    for tid in ids {
+        match target.proc_file(&format!("task/{tid}/comm")) {
+            Ok(name) if fits(name.trim_end_matches('\n')) => return Ok(Some(tid)),
+            Ok(_) | Err(MemoryError::Gone) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// The descriptors of a process, by number. One that is closed while they are listed is left out.
 pub fn descriptors(target: Target) -> Result<Vec<Descriptor>, MemoryError> {
     let mut found = Vec::new();
@@ -123,7 +140,8 @@ fn sum_in(smaps: &str, name: &str, start: u64, end: u64) -> u64 {
     sum
 }
 
-fn kilobytes(text: &str, name: &str) -> u64 {
+/// The value of a line `Name: value kB`, in bytes; 0 when there is none.
+pub(crate) fn kilobytes(text: &str, name: &str) -> u64 {
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let number =

@@ -89,6 +89,12 @@ impl Mapping {
         self.private && self.readable && self.writable && self.inode == 0
     }
 
+    /// Where the image of a program or library may begin: at offset 0 of a file. Devices are none: reads of their memory fail
+    /// or, worse, have effects.
+    pub fn is_image(&self) -> bool {
+        self.readable && self.offset == 0 && self.inode != 0 && !self.path.starts_with("/dev/")
+    }
+
     /// Reads one line; `None` when it has another shape.
     pub fn parse(line: &str) -> Option<Self> {
         let mut rest = line;

@@ -14,6 +14,7 @@ const DT_SYMTAB: u64 = 6;
 const DT_STRSZ: u64 = 10;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const STT_OBJECT: u8 = 1;
+const STT_FUNC: u8 = 2;
 /// No library of the field comes near; a corrupt header could ask for 3.5 MB.
 const MAX_PROGRAM_HEADERS: u64 = 128;
 const MAX_DYNAMIC_BYTES: u64 = 64 * 1024;
@@ -39,7 +40,24 @@ pub fn find_symbol(
     base: u64,
     name: &str,
 ) -> Result<Option<Symbol>, MemoryError> {
-    match Image::open(memory, base).and_then(|image| image.look_up(name)) {
+    find_of_kind(memory, base, name, STT_OBJECT)
+}
+
+/// Whether the image whose first byte lies at `base` defines a function of this name.
+///
+/// # Errors
+/// As [`find_symbol`].
+pub fn defines_function(memory: &impl Memory, base: u64, name: &str) -> Result<bool, MemoryError> {
+    Ok(find_of_kind(memory, base, name, STT_FUNC)?.is_some())
+}
+
+fn find_of_kind(
+    memory: &impl Memory,
+    base: u64,
+    name: &str,
+    kind: u8,
+) -> Result<Option<Symbol>, MemoryError> {
+    match Image::open(memory, base, kind).and_then(|image| image.look_up(name)) {
         Ok(symbol) => Ok(Some(symbol)),
         Err(Stop::Memory(error)) if !matches!(error, MemoryError::Unmapped(_)) => Err(error),
         Err(_) => Ok(None),
@@ -60,6 +78,8 @@ impl From<MemoryError> for Stop {
 
 struct Image<'a, M> {
     memory: &'a M,
+    /// Kind of symbol that is looked for.
+    kind: u8,
     /// Added to an address of the file to get the one in memory.
     bias: u64,
     start: u64,
@@ -80,10 +100,11 @@ struct Segments {
 }
 
 impl<'a, M: Memory> Image<'a, M> {
-    fn open(memory: &'a M, base: u64) -> Result<Self, Stop> {
+    fn open(memory: &'a M, base: u64, kind: u8) -> Result<Self, Stop> {
         let segments = read_segments(memory, base)?;
         let mut image = Image {
             memory,
+            kind,
             bias: segments.bias,
             start: segments.start,
             end: segments.end,
@@ -199,13 +220,13 @@ impl<'a, M: Memory> Image<'a, M> {
         Err(Stop::Absent)
     }
 
-    /// Symbol number `index`, if it is a defined data object of this name that lies inside the image.
+    /// Symbol number `index`, if it is a defined symbol of the wanted kind and name that lies inside the image.
     fn symbol(&self, index: u32, name: &str) -> Result<Option<Symbol>, Stop> {
         let mut entry = [0; 24];
         let address = self.symbols.wrapping_add(u64::from(index) * 24);
         self.memory.read(self.inside(address)?, &mut entry)?;
         let defined = word16(&entry, 6) != 0;
-        if entry[4] & 15 != STT_OBJECT || !defined || !self.is_named(word32(&entry, 0), name)? {
+        if entry[4] & 15 != self.kind || !defined || !self.is_named(word32(&entry, 0), name)? {
             return Ok(None);
         }
         let address = self.inside(word64(&entry, 8).wrapping_add(self.bias))?;

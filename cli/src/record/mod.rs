@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cudasnap_wire::{Mode, Record, MAGIC, SYMBOL, VERSION};
 
-use crate::process::target::{MemoryError, Target};
+use crate::process::target::{Mapping, MemoryError, Target};
 use crate::record::elf::find_symbol;
 use crate::record::view::RecordView;
 
@@ -91,13 +91,18 @@ impl Located {
     /// # Errors
     /// [`RecordError::NotLoaded`] when no image has it; what was wrong with the first candidate when none is sound.
     pub fn find(target: Target) -> Result<Self, RecordError> {
+        Self::find_in(target, &target.mappings()?)
+    }
+
+    /// The same, with the process's mappings at hand. An image whose file is named after the library is looked at first.
+    ///
+    /// # Errors
+    /// As [`Located::find`].
+    pub fn find_in(target: Target, mappings: &[Mapping]) -> Result<Self, RecordError> {
         let mut unsound = None;
-        for mapping in target.mappings()? {
-            // An image begins at offset 0 of a file. Reads of device memory fail or, worse, have effects.
-            let image = mapping.readable && mapping.offset == 0 && mapping.inode != 0;
-            if !image || mapping.path.starts_with("/dev/") {
-                continue;
-            }
+        let mut images: Vec<&Mapping> = mappings.iter().filter(|it| it.is_image()).collect();
+        images.sort_by_key(|mapping| !mapping.path.contains("cudasnap"));
+        for mapping in images {
             let Some(symbol) = find_symbol(&target, mapping.start, SYMBOL)? else {
                 continue;
             };
@@ -106,7 +111,7 @@ impl Located {
                     return Ok(Located {
                         target,
                         address: symbol.address,
-                        library: mapping.path,
+                        library: mapping.path.clone(),
                     })
                 }
                 Err(RecordError::Memory(MemoryError::Gone)) => return Err(MemoryError::Gone.into()),

@@ -1,0 +1,448 @@
+//! Looks at processes. Most have no CUDA: of them only the mappings are read, and not parsed. A process that ends meanwhile is
+//! left out, or is an error where it was asked for.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use memchr::memmem;
+use rayon::prelude::*;
+use uzers::{Users, UsersCache};
+
+use crate::gpus::Gpus;
+use crate::process::cuda::CudaUse;
+use crate::process::identity::{Identity, IdentityError};
+use crate::process::observe::{descriptors, kilobytes};
+use crate::process::rights;
+use crate::process::target::{Mapping, MemoryError, Target};
+use crate::process::tree;
+use crate::record::view::RecordView;
+use crate::record::{Located, RecordError};
+use crate::selection::{Selection, SelectionError};
+
+use super::facts::{Library, Loaded, Process, Relative, Round, SeenByNvml};
+use super::held;
+use super::library_file::Files;
+use super::pages::Pages;
+use super::phases;
+use super::preload;
+
+/// More threads than this do not help: the kernel's work is short.
+const THREADS: usize = 16;
+/// How far up the library is looked for above a process that lacks it.
+const GENERATIONS: usize = 32;
+
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// What the table shows.
+    Overview,
+    /// Everything, which makes the kernel walk the pages of buffers.
+    Everything,
+}
+
+/// Every CUDA process that can be seen.
+pub fn all(depth: Depth) -> Round {
+    let files = Files::default();
+    let looked = side_by_side(|| {
+        rayon::join(Gpus::look, || {
+            let pids = numbers();
+            pids.par_iter()
+                .map(|pid| look(*pid, depth, &files))
+                .collect::<Vec<Look>>()
+        })
+    });
+    let (nvml, looks) = looked;
+    let mut round = round(nvml, false);
+    for found in looks {
+        match found {
+            Look::Cuda(process) => round.processes.push(*process),
+            Look::Denied(identity) => round.take_denied(identity),
+            Look::NoCuda | Look::Gone(_) => {}
+        }
+    }
+    complete(round)
+}
+
+/// The processes that were named.
+pub fn these(selections: &[Selection], depth: Depth) -> Round {
+    let files = Files::default();
+    let mut round = round(Gpus::look(), true);
+    for selection in selections {
+        match selection.resolve() {
+            Ok(found) => {
+                for identity in found {
+                    take_named(&mut round, identity, depth, &files);
+                }
+            }
+            Err(errors) => round.errors.extend(errors),
+        }
+    }
+    let everybody = tree::all();
+    for process in &mut round.processes {
+        process.cuda_below = cuda_below(process.identity.pid, &everybody);
+    }
+    complete(round)
+}
+
+fn take_named(round: &mut Round, identity: Identity, depth: Depth, files: &Files) {
+    let known = |process: &Process| process.identity == identity;
+    if round.processes.iter().any(known) || round.without_cuda.contains(&identity) {
+        return;
+    }
+    match look(identity.pid, depth, files) {
+        Look::Cuda(process) => round.processes.push(*process),
+        Look::Denied(identity) => {
+            let missing = rights::missing(identity.pid).to_string();
+            round.processes.push(closed(identity, Some(missing)));
+        }
+        Look::NoCuda => round.without_cuda.push(identity),
+        Look::Gone(error) => round.errors.push(SelectionError::Identity(error)),
+    }
+}
+
+impl Round {
+    /// A process that may not be looked into is worth a line when NVML says that it uses CUDA.
+    fn take_denied(&mut self, identity: Identity) {
+        let listed = |gpus: &Gpus| gpus.contexts_of(identity.pid).next().is_some();
+        if self.nvml.as_ref().is_ok_and(listed) {
+            let missing = rights::missing(identity.pid).to_string();
+            self.processes.push(closed(identity, Some(missing)));
+        } else {
+            self.unreadable += 1;
+        }
+    }
+}
+
+fn side_by_side<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(cpus.clamp(2, THREADS));
+    match pool.build() {
+        Ok(pool) => pool.install(work),
+        // No more threads to be had: the global pool, or this thread alone.
+        Err(_) => work(),
+    }
+}
+
+fn round(nvml: Result<Gpus, String>, named: bool) -> Round {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Round {
+        unix_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        nvml,
+        processes: Vec::new(),
+        without_cuda: Vec::new(),
+        errors: Vec::new(),
+        unreadable: 0,
+        privileged: rights::has_ptrace_capability(),
+        named,
+    }
+}
+
+/// Adds what is known only when all have been looked at.
+fn complete(mut round: Round) -> Round {
+    let users = UsersCache::new();
+    let mut libraries = HashMap::new();
+    for process in &round.processes {
+        libraries.insert(process.identity.pid, process.library.record().is_some());
+    }
+    for process in &mut round.processes {
+        process.user = name_of(&users, process.identity.uid);
+        let gpus = round.nvml.as_ref().ok();
+        process.nvml = gpus.map(|gpus| SeenByNvml::of(process.identity.pid, gpus));
+        if matches!(process.library, Library::Absent) {
+            process.library_above = library_above(process.identity.parent, &mut libraries);
+        }
+    }
+    round.processes.sort_by_key(|process| process.identity.pid);
+    round
+}
+
+fn name_of(users: &UsersCache, uid: u32) -> String {
+    let user = users.get_user_by_uid(uid);
+    user.map_or_else(
+        || uid.to_string(),
+        |user| user.name().to_string_lossy().into_owned(),
+    )
+}
+
+/// The nearest process from this one upwards that has the library.
+fn library_above(mut pid: i32, known: &mut HashMap<i32, bool>) -> Option<Relative> {
+    for _ in 0..GENERATIONS {
+        if pid <= 0 {
+            return None;
+        }
+        let has = *known
+            .entry(pid)
+            .or_insert_with(|| Located::find(Target::new(pid)).is_ok());
+        let identity = Identity::of(pid).ok()?;
+        if has {
+            return Some(Relative {
+                pid,
+                name: identity.name,
+                library: Some(true),
+            });
+        }
+        pid = identity.parent;
+    }
+    None
+}
+
+fn cuda_below(pid: i32, everybody: &[Identity]) -> Vec<Relative> {
+    let below = tree::below(pid, everybody);
+    let others = below.into_iter().filter(|identity| identity.pid != pid);
+    others
+        .filter_map(|identity| {
+            let target = identity.target();
+            let mappings = target.mappings().ok()?;
+            let used = CudaUse::with(target, &mappings).ok()?;
+            matches!(used, CudaUse::Initialised { .. }).then(|| Relative {
+                pid: identity.pid,
+                name: identity.name,
+                library: match Located::find_in(target, &mappings) {
+                    Ok(_) => Some(true),
+                    Err(RecordError::NotLoaded) => Some(false),
+                    Err(_) => None,
+                },
+            })
+        })
+        .collect()
+}
+
+/// Ids of all processes but this one.
+fn numbers() -> Vec<i32> {
+    let own = std::process::id() as i32;
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != own)
+        .collect()
+}
+
+/// What a look at a process found.
+enum Look {
+    Cuda(Box<Process>),
+    NoCuda,
+    Denied(Identity),
+    Gone(IdentityError),
+}
+
+impl From<IdentityError> for Look {
+    fn from(error: IdentityError) -> Self {
+        Look::Gone(error)
+    }
+}
+
+fn look(pid: i32, depth: Depth, files: &Files) -> Look {
+    let maps = match std::fs::read(format!("/proc/{pid}/maps")).map_err(MemoryError::from) {
+        Ok(maps) => maps,
+        Err(MemoryError::Denied) => return Identity::of(pid).map_or_else(Look::from, Look::Denied),
+        Err(_) => return Look::Gone(IdentityError::NoSuchProcess(pid)),
+    };
+    if memmem::find(&maps, b"libcuda.so").is_none() {
+        return Look::NoCuda;
+    }
+    let maps = String::from_utf8_lossy(&maps);
+    let mappings: Vec<Mapping> = maps.lines().filter_map(Mapping::parse).collect();
+    let found = Identity::with_status(pid);
+    let (identity, status) = match found {
+        Ok(found) => found,
+        Err(error) => return error.into(),
+    };
+    match CudaUse::with(identity.target(), &mappings) {
+        Ok(CudaUse::None) => Look::NoCuda,
+        Ok(used) => {
+            let mut process = closed(identity, None);
+            process.cuda = Some(used);
+            process.rss_anon = kilobytes(&status, "RssAnon");
+            fill(&mut process, &mappings, depth, files);
+            Look::Cuda(Box::new(process))
+        }
+        Err(_) => Look::Gone(IdentityError::NoSuchProcess(pid)),
+    }
+}
+
+/// A process of which no more is known than who it is.
+fn closed(identity: Identity, missing_right: Option<String>) -> Process {
+    let library = match &missing_right {
+        None => Library::Absent,
+        Some(_) => Library::Unreadable {
+            path: None,
+            reason: "its memory and mappings may not be read".into(),
+        },
+    };
+    Process {
+        rss_anon: missing_right.as_ref().map_or(0, |_| anonymous(&identity)),
+        command: command_of(identity.target()),
+        identity,
+        user: String::new(),
+        missing_right,
+        cuda: None,
+        held: None,
+        nvml: None,
+        library,
+        preload: None,
+        buffer_is_mapped: false,
+        buffer_pages: None,
+        library_above: None,
+        cuda_below: Vec::new(),
+    }
+}
+
+fn anonymous(identity: &Identity) -> u64 {
+    let status = identity.target().proc_file("status");
+    status.map_or(0, |status| kilobytes(&status, "RssAnon"))
+}
+
+fn command_of(target: Target) -> Vec<String> {
+    let text = target.proc_file("cmdline").unwrap_or_default();
+    let arguments = text.strip_suffix('\0').unwrap_or(&text).split('\0');
+    arguments
+        .filter(|_| !text.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn fill(process: &mut Process, mappings: &[Mapping], depth: Depth, files: &Files) {
+    let target = process.identity.target();
+    match descriptors(target) {
+        Ok(descriptors) => process.held = Some(held::among(&descriptors, mappings)),
+        Err(MemoryError::Denied) => {
+            process.missing_right = Some(rights::missing(target.pid()).to_string());
+        }
+        Err(_) => {}
+    }
+    let record = Located::find_in(target, mappings).and_then(|place| Ok((place.read()?, place)));
+    match record {
+        Ok((record, place)) => take_record(process, record, place.library(), files),
+        Err(RecordError::NotLoaded) => {}
+        Err(error) => {
+            if error == RecordError::Memory(MemoryError::Denied) {
+                process.missing_right = Some(rights::missing(target.pid()).to_string());
+            }
+            process.library = Library::Unreadable {
+                path: by_name(mappings),
+                reason: error.to_string(),
+            };
+        }
+    }
+    process.preload = preload::look(target, mappings, library_path(&process.library));
+    look_at_buffer(process, mappings, depth);
+}
+
+fn take_record(process: &mut Process, record: RecordView, path: &str, files: &Files) {
+    process.library = Library::Loaded(Box::new(Loaded {
+        path: path.to_owned(),
+        file: files.look(process.identity.pid, path, &record.build_id),
+        record,
+    }));
+}
+
+fn library_path(library: &Library) -> Option<&str> {
+    match library {
+        Library::Loaded(loaded) => Some(&loaded.path),
+        Library::Unreadable { path, .. } => path.as_deref(),
+        Library::Absent => None,
+    }
+}
+
+/// A mapped file with the library's name: all that can be said where memory may not be read.
+fn by_name(mappings: &[Mapping]) -> Option<String> {
+    let file = |mapping: &&Mapping| {
+        let name = mapping.path.rsplit('/').next().unwrap_or_default();
+        name.starts_with(crate::shim_library::FILE)
+    };
+    mappings
+        .iter()
+        .find(file)
+        .map(|mapping| mapping.path.clone())
+}
+
+fn look_at_buffer(process: &mut Process, mappings: &[Mapping], depth: Depth) {
+    let Some(record) = process.library.record() else {
+        return;
+    };
+    let (buffer, target) = (&record.buffer, process.identity.target());
+    if buffer.state.is("none") {
+        return;
+    }
+    let covers = |mappings: &[Mapping]| covers(mappings, buffer.address, buffer.length);
+    // The record was read after the mappings: a buffer that is younger than those is looked for again.
+    let mapped = covers(mappings) || target.mappings().is_ok_and(|anew| covers(&anew));
+    // Not in a phase: the walk would hold up the driver's own mmap and munmap calls.
+    let at_rest = !phases::is_open(record);
+    let end = buffer.address.saturating_add(buffer.length);
+    let pages = (depth == Depth::Everything && mapped && at_rest)
+        .then(|| Pages::of(target, buffer.address, end).ok())
+        .flatten();
+    process.buffer_is_mapped = mapped;
+    process.buffer_pages = pages;
+}
+
+/// Whether private memory lies at every address of the range.
+fn covers(mappings: &[Mapping], start: u64, length: u64) -> bool {
+    let end = start.saturating_add(length);
+    let mut reached = start;
+    for mapping in mappings {
+        if mapping.start <= reached && reached < mapping.end && mapping.private {
+            reached = mapping.end;
+        }
+    }
+    length > 0 && reached >= end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, end: u64) -> Mapping {
+        Mapping::parse(&format!("{start:x}-{end:x} rw-p 00000000 00:00 0")).unwrap()
+    }
+
+    #[test]
+    fn a_buffer_may_lie_in_several_mappings_but_not_in_a_hole() {
+        let mappings = [
+            mapping(0x1000, 0x3000),
+            mapping(0x3000, 0x5000),
+            mapping(0x6000, 0x7000),
+        ];
+        assert!(covers(&mappings, 0x1800, 0x3800));
+        assert!(!covers(&mappings, 0x1800, 0x3801));
+        assert!(!covers(&mappings, 0x4000, 0x3000));
+        assert!(!covers(&mappings, 0x1000, 0));
+        assert!(!covers(&mappings, u64::MAX - 1, u64::MAX));
+    }
+
+    #[test]
+    fn a_process_without_cuda_and_one_that_ended_are_told_apart() {
+        let files = Files::default();
+        let own = std::process::id() as i32;
+        assert!(matches!(look(own, Depth::Everything, &files), Look::NoCuda));
+        assert!(matches!(
+            look(i32::MAX, Depth::Overview, &files),
+            Look::Gone(_)
+        ));
+    }
+
+    #[test]
+    fn a_command_line_is_split_at_its_ends() {
+        let own = Target::new(std::process::id() as i32);
+        let command = command_of(own);
+        let expected: Vec<String> = std::env::args().collect();
+        assert_eq!(command, expected);
+        assert!(command_of(Target::new(i32::MAX)).is_empty());
+    }
+
+    #[test]
+    fn the_library_is_looked_for_upwards_and_the_search_ends() {
+        let mut known = HashMap::from([(std::process::id() as i32, false), (1, true)]);
+        let parent = Identity::of(std::process::id() as i32).unwrap().parent;
+        known.insert(parent, true);
+        let found = library_above(std::process::id() as i32, &mut known).unwrap();
+        assert_eq!((found.pid, found.library), (parent, Some(true)));
+        assert_eq!(library_above(0, &mut known), None);
+        assert_eq!(library_above(i32::MAX, &mut known), None);
+    }
+}

@@ -1,0 +1,378 @@
+//! The table of all CUDA processes: what each looks like in the four stages (running, locked, checkpointed, restored).
+
+use comfy_table::{presets, Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+use console::measure_text_width;
+
+use crate::units;
+
+use super::facts::{Process, Round};
+use super::judge::{Activity, State, Verdict};
+use super::text::{count, printable_within, Paper};
+
+/// Columns between two columns.
+const GAP: usize = 2;
+/// A name is at most 15 bytes; it is cut to no less than this where the terminal is narrow.
+const NAME: (usize, usize) = (8, 15);
+const USER: usize = 12;
+
+/// A column.
+struct Column {
+    head: &'static str,
+    right: bool,
+    /// The order in which columns are left out where there is no room; 0 = never.
+    spare: u32,
+    value: fn(&Process, &Verdict) -> String,
+}
+
+const COLUMNS: [Column; 11] = [
+    column("PID", true, 0, |process, _| {
+        process.identity.pid.to_string()
+    }),
+    column("NAME", false, 0, |process, _| {
+        printable_within(&process.identity.name, NAME.1)
+    }),
+    column("USER", false, 2, |process, _| {
+        printable_within(&process.user, USER)
+    }),
+    column("STATE", false, 0, |_, verdict| state(verdict)),
+    column("RSSANON", true, 0, |process, _| {
+        units::bytes(process.rss_anon)
+    }),
+    column("MAPS", true, 0, |_, verdict| {
+        number(verdict.device_mappings)
+    }),
+    column("FDS", true, 0, |_, verdict| {
+        number(verdict.device_descriptors)
+    }),
+    column("NVML", false, 0, |process, _| nvml(process)),
+    column("GPU MEM", true, 0, |process, _| gpu_memory(process)),
+    column("LIBRARY", false, 0, |_, verdict| {
+        verdict.activity.word().to_owned()
+    }),
+    column("LAST PHASE", false, 1, |_, verdict| last(verdict)),
+];
+
+const fn column(
+    head: &'static str,
+    right: bool,
+    spare: u32,
+    value: fn(&Process, &Verdict) -> String,
+) -> Column {
+    Column {
+        head,
+        right,
+        spare,
+        value,
+    }
+}
+
+fn state(verdict: &Verdict) -> String {
+    let word = verdict.state.word();
+    match verdict.percent {
+        Some(percent) => format!("{word} {percent}%"),
+        None => word.to_owned(),
+    }
+}
+
+fn number(value: Option<usize>) -> String {
+    value.map_or_else(|| "?".into(), |value| value.to_string())
+}
+
+fn nvml(process: &Process) -> String {
+    let seen = process.nvml.as_ref();
+    let word = seen.map_or("?", |seen| if seen.is_listed() { "yes" } else { "no" });
+    word.to_owned()
+}
+
+fn gpu_memory(process: &Process) -> String {
+    match &process.nvml {
+        Some(seen) if seen.is_listed() => seen.memory.map_or_else(|| "?".into(), units::bytes),
+        Some(_) => "-".into(),
+        None => "?".into(),
+    }
+}
+
+fn last(verdict: &Verdict) -> String {
+    let Some(phase) = verdict.phases.last() else {
+        return "-".into();
+    };
+    let time = std::time::Duration::try_from_secs_f64(phase.seconds).unwrap_or_default();
+    format!("{} {}", phase.direction, units::rate(phase.bytes, time))
+}
+
+/// The table, the warnings below it, the notes below those.
+pub fn text(round: &Round, verdicts: &[Verdict], paper: Paper) -> String {
+    let mut text = String::new();
+    if round.processes.is_empty() {
+        text += "no CUDA process\n";
+    } else {
+        let rows: Vec<(&Process, &Verdict)> = round.processes.iter().zip(verdicts).collect();
+        for line in table(&rows, paper).lines() {
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text += &warnings(&rows, paper);
+    }
+    text + &notes(round, paper)
+}
+
+fn table(rows: &[(&Process, &Verdict)], paper: Paper) -> String {
+    let mut cells: Vec<Vec<String>> = COLUMNS
+        .iter()
+        .map(|column| {
+            rows.iter()
+                .map(|(process, verdict)| (column.value)(process, verdict))
+                .collect()
+        })
+        .collect();
+    let shown = fitting(&mut cells, paper);
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .force_no_tty();
+    if paper.colour {
+        table.enforce_styling();
+    }
+    table.set_header(shown.iter().map(|at| {
+        aligned(Cell::new(COLUMNS[*at].head), &COLUMNS[*at]).add_attribute(Attribute::Bold)
+    }));
+    for (row, (_, verdict)) in rows.iter().enumerate() {
+        table.add_row(shown.iter().map(|at| {
+            let cell = Cell::new(&cells[*at][row]);
+            aligned(tinted(cell, COLUMNS[*at].head, verdict), &COLUMNS[*at])
+        }));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, GAP as u16));
+    }
+    table.to_string()
+}
+
+fn aligned(cell: Cell, column: &Column) -> Cell {
+    let alignment = if column.right {
+        CellAlignment::Right
+    } else {
+        CellAlignment::Left
+    };
+    cell.set_alignment(alignment)
+}
+
+fn tinted(cell: Cell, head: &str, verdict: &Verdict) -> Cell {
+    let colour = match (head, verdict.state, verdict.activity) {
+        ("STATE", State::Running, _) => Color::Green,
+        ("STATE", State::Checkpointed, _) => Color::Cyan,
+        ("STATE", State::Checkpointing | State::Restoring, _) => Color::Blue,
+        ("STATE", State::Unknown, _) => Color::Yellow,
+        ("LIBRARY", _, Activity::Active) => Color::Green,
+        ("LIBRARY", _, Activity::NotEffective | Activity::Unreadable) => Color::Yellow,
+        _ => return cell,
+    };
+    cell.fg(colour)
+}
+
+/// The columns for which there is room; names are cut before the last one is left out.
+fn fitting(cells: &mut [Vec<String>], paper: Paper) -> Vec<usize> {
+    let all: Vec<usize> = (0..COLUMNS.len()).collect();
+    let Some(room) = paper.width else {
+        return all;
+    };
+    let widths: Vec<usize> = COLUMNS
+        .iter()
+        .zip(cells.iter())
+        .map(|(column, cells)| {
+            let widest = cells.iter().map(|cell| measure_text_width(cell)).max();
+            widest.unwrap_or(0).max(column.head.len())
+        })
+        .collect();
+    let needed = |shown: &[usize]| shown.iter().map(|at| widths[*at] + GAP).sum::<usize>() - GAP;
+    let mut shown = all;
+    while needed(&shown) > room {
+        let next = shown
+            .iter()
+            .filter(|at| COLUMNS[**at].spare > 0)
+            .min_by_key(|at| COLUMNS[**at].spare);
+        let Some(next) = next.copied() else { break };
+        shown.retain(|at| *at != next);
+    }
+    let over = needed(&shown).saturating_sub(room);
+    let name = COLUMNS
+        .iter()
+        .position(|column| column.head == "NAME")
+        .unwrap_or(0);
+    let narrow = widths[name].saturating_sub(over).max(NAME.0);
+    for cell in &mut cells[name] {
+        *cell = console::truncate_str(cell, narrow, "…").into_owned();
+    }
+    shown
+}
+
+fn warnings(rows: &[(&Process, &Verdict)], paper: Paper) -> String {
+    let mut text = String::new();
+    for (process, verdict) in rows {
+        for warning in &verdict.warnings {
+            let head = format!("{} ", process.identity.pid);
+            let lines = paper.wrap(&format!("warning: {}", warning.text), head.len() + 2);
+            for (number, line) in lines.iter().enumerate() {
+                let head = if number == 0 {
+                    head.clone()
+                } else {
+                    " ".repeat(head.len() + 2)
+                };
+                text += &format!("{head}{}\n", paper.warning(line));
+            }
+        }
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\n{text}")
+    }
+}
+
+/// What a reader of the whole should know.
+pub fn notes(round: &Round, paper: Paper) -> String {
+    let mut text = String::new();
+    let mut notes = round.notes();
+    let denied = round
+        .processes
+        .iter()
+        .filter(|process| process.missing_right.is_some())
+        .count();
+    if denied > 0 && !round.named {
+        notes.push(format!(
+            "{} shown in part only, for lack of rights: run as root, or name it to see which right is missing",
+            count(denied, "process is", "processes are")
+        ));
+    }
+    for note in notes {
+        for (number, line) in paper.wrap(&note, 6).iter().enumerate() {
+            text += &format!("{}{line}\n", if number == 0 { "note: " } else { "      " });
+        }
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\n{text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::tests::{process, round, with_record};
+    use super::super::facts::{Relative, SeenByNvml};
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    fn shown(round: &Round, paper: Paper) -> String {
+        let verdicts: Vec<Verdict> = round
+            .processes
+            .iter()
+            .map(|process| Verdict::of(process, round.unix_ns))
+            .collect();
+        text(round, &verdicts, paper)
+    }
+
+    fn narrow(width: usize) -> Paper {
+        Paper {
+            width: Some(width),
+            colour: false,
+        }
+    }
+
+    /// The widest words that there are.
+    fn widest() -> Round {
+        let mut process = with_record(4_194_303, |record| {
+            record.buffer.state.store(1, Relaxed);
+            record.current.direction.store(1, Relaxed);
+            record.current.expected.store(100, Relaxed);
+            record.current.copied.store(99, Relaxed);
+            record.counters.requests.store(1, Relaxed);
+            record.history_count.store(1, Relaxed);
+            record.history[0].direction.store(1, Relaxed);
+            // Of a buffer before the one that is being filled.
+            record.current.buffer.store(2, Relaxed);
+            record.history[0].total_ns.store(7, Relaxed);
+            record.history[0].expected.store(7, Relaxed);
+        });
+        process.buffer_is_mapped = true;
+        process.identity.name = "VLLM::EngineCor".into();
+        process.user = "somebody-with-a-long-name".into();
+        process.rss_anon = 99_900_000_000;
+        process.nvml = Some(SeenByNvml {
+            gpus: vec![0],
+            memory: Some(140_000_000_000),
+        });
+        round(vec![process])
+    }
+
+    #[test]
+    fn everything_is_shown_where_there_is_room() {
+        let text = shown(&widest(), Paper::plain());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "    PID  NAME             USER          STATE              RSSANON  MAPS  FDS  NVML  GPU MEM  LIBRARY        LAST PHASE"
+        );
+        assert_eq!(
+            lines[1],
+            "4194303  VLLM::EngineCor  somebody-wi…  checkpointing 99%  99.9 GB     0    0  yes    140 GB  not effective  checkpoint 0.00 GB/s"
+        );
+    }
+
+    #[test]
+    fn lines_fit_ordinary_terminals() {
+        for width in [100, 120, 132] {
+            let text = shown(&widest(), narrow(width));
+            for line in text.lines() {
+                assert!(measure_text_width(line) <= width, "{width}: {line}");
+            }
+        }
+        let mut usual = widest();
+        usual.processes[0] = process(12345);
+        let text = shown(&usual, narrow(80));
+        assert!(
+            text.lines().all(|line| measure_text_width(line) <= 80),
+            "{text}"
+        );
+        assert!(text.contains("python3") && !text.contains("LAST PHASE"));
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal_and_warnings_follow() {
+        let mut round = round(vec![process(7), process(8)]);
+        round.processes[0].identity.name = "\u{1b}[31mred\nx".into();
+        round.processes[1].library_above = Some(Relative {
+            pid: 7,
+            name: "up".into(),
+            library: Some(true),
+        });
+        let text = shown(&round, Paper::plain());
+        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(
+            text.contains("\n8 warning: process 7 (up) above it has the library"),
+            "{text}"
+        );
+        assert!(text.contains("\nnote: no word from NVML"), "{text}");
+    }
+
+    #[test]
+    fn nothing_to_show_is_said() {
+        let mut empty = round(Vec::new());
+        empty.named = false;
+        empty.unreadable = 3;
+        let text = shown(&empty, Paper::plain());
+        assert!(text.starts_with("no CUDA process\n"));
+        assert!(text.contains("3 processes may not be looked into"));
+    }
+
+    #[test]
+    fn colours_are_there_only_when_wanted() {
+        let colour = Paper {
+            width: Some(120),
+            colour: true,
+        };
+        assert!(shown(&widest(), colour).contains('\u{1b}'));
+        assert!(!shown(&widest(), narrow(120)).contains('\u{1b}'));
+    }
+}
