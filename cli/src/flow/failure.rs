@@ -63,51 +63,27 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let during = |out: &mut fmt::Formatter<'_>| match self.step {
-            Some(step) => write!(out, " during {step}"),
-            None => Ok(()),
-        };
+        let step = self.step;
+        let during = step.map_or_else(String::new, |step| format!(" during {step}"));
         match &self.cause {
-            Cause::Driver(error) => {
-                match self.step {
-                    Some(step) => write!(out, "{step} failed: ")?,
-                    None => write!(out, "its state cannot be read: ")?,
-                }
-                write!(out, "{error}")
-            }
-            Cause::Identity(error) => {
-                write!(out, "{error}")?;
-                during(out)
-            }
-            Cause::Ended(ending) => {
-                write!(out, "{ending}")?;
-                during(out)
-            }
-            Cause::Hung(time) => {
-                write!(
-                    out,
-                    "the driver does not answer for {} s",
-                    time.as_secs_f64()
-                )?;
-                during(out)?;
-                write!(
-                    out,
-                    "; another process may be holding its lock, or it is stopped"
-                )
-            }
-            Cause::OtherState(state) => match self.step {
-                Some(step) => write!(
-                    out,
-                    "the driver reported success for {step}, but the process is {state}, not {}",
-                    step.leads_to()
-                ),
-                None => write!(out, "the process is {state}"),
+            Cause::Driver(error) => match step {
+                Some(step) => write!(out, "{step} failed: {error}"),
+                None => write!(out, "its state cannot be read: {error}"),
             },
+            Cause::Identity(error) => write!(out, "{error}{during}"),
+            Cause::Ended(ending) => write!(out, "{ending}{during}"),
+            Cause::Hung(time) => write!(
+                out,
+                "the driver does not answer for {} s{during}; another process may be holding its lock, or it is stopped",
+                time.as_secs_f64()
+            ),
+            Cause::OtherState(state) => {
+                write_success(out, step)?;
+                write!(out, "the process is {state}")?;
+                step.map_or(Ok(()), |step| write!(out, ", not {}", step.leads_to()))
+            }
             Cause::StateUnread(cause) => {
-                match self.step {
-                    Some(step) => write!(out, "the driver reported success for {step}, but ")?,
-                    None => write!(out, "the process's ")?,
-                }
+                write_success(out, step)?;
                 let cause = (**cause).clone();
                 write!(out, "{}", Failure { step: None, cause })
             }
@@ -117,6 +93,12 @@ impl fmt::Display for Failure {
             ),
         }
     }
+}
+
+fn write_success(out: &mut fmt::Formatter<'_>, step: Option<Step>) -> fmt::Result {
+    step.map_or(Ok(()), |step| {
+        write!(out, "the driver reported success for {step}, but ")
+    })
 }
 
 #[cfg(test)]

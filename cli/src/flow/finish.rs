@@ -51,9 +51,11 @@ impl<'a> Finish<'a> {
     /// Tells everything; returns the exit status.
     pub fn tell(&self, lines: &dyn Fn(&[Row]) -> Vec<String>) -> Exit {
         let rows = &self.targets.rows;
-        if rows.is_empty() || self.common.verbose {
-            report::complain(self.targets.untold());
-        }
+        report::complain(if self.common.verbose {
+            self.targets.untold()
+        } else {
+            &self.targets.without_cuda
+        });
         report::complain(&self.errors);
         report::complain(&report::remarks(rows, self.signal));
         let written = if self.common.json {

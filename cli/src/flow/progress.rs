@@ -11,8 +11,8 @@ use super::plan::Step;
 use super::shim::{Part, Progress, Shim};
 use crate::units;
 
-/// Longest name in front of a bar.
-const NAME: usize = 15;
+/// Longest name in front of a bar: with it a line fits 80 columns.
+const NAME: usize = 12;
 
 /// A process that is shown.
 #[derive(Debug)]

@@ -39,6 +39,8 @@ pub struct Targets {
     identities: Vec<Identity>,
     /// What was wrong with numbers on the command line.
     pub unnamed: Vec<String>,
+    /// Trees on the command line without any CUDA process.
+    pub without_cuda: Vec<String>,
     /// Remarks for those who want to know.
     pub notes: Vec<String>,
     told: usize,
@@ -57,7 +59,10 @@ impl Targets {
                     refused.push(error.to_string());
                 }
                 // No more a failure than a process without CUDA.
-                SelectionError::NoCudaBelow { .. } => self.notes.push(error.to_string()),
+                SelectionError::NoCudaBelow { .. } => {
+                    self.without_cuda.push(error.to_string());
+                    self.notes.push(error.to_string());
+                }
                 _ => self.unnamed.push(error.to_string()),
             }
         }
