@@ -126,7 +126,7 @@ where
     Ok(found)
 }
 
-/// Names in the dynamic section. Found through the segments: a stripped program may have no sections.
+/// Names in the dynamic section.
 fn read_dynamic<'a, H, R>(
     image: &mut Image,
     endian: Endianness,
@@ -137,27 +137,9 @@ fn read_dynamic<'a, H, R>(
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'a>,
 {
-    let value = |tag: u32| {
-        let found = entries
-            .iter()
-            .find(|entry| entry.tag32(endian) == Some(tag));
-        found.map(|entry| entry.d_val(endian).into())
-    };
-    let Some((address, size)) = value(elf::DT_STRTAB).zip(value(elf::DT_STRSZ)) else {
+    let Some(strings) = strings::<H, R>(endian, entries, segments, file) else {
         return;
     };
-    let offset = segments.iter().find_map(|segment| {
-        let start: u64 = segment.p_vaddr(endian).into();
-        let length: u64 = segment.p_filesz(endian).into();
-        let inside = address
-            .checked_sub(start)
-            .filter(|inside| *inside < length)?;
-        let offset: u64 = segment.p_offset(endian).into();
-        (segment.p_type(endian) == elf::PT_LOAD).then(|| offset.checked_add(inside))?
-    });
-    let bytes = offset.and_then(|offset| file.read_bytes_at(offset, size).ok());
-    let Some(bytes) = bytes else { return };
-    let strings = StringTable::new(bytes, 0, size);
     let name = |entry: &H::Dyn| {
         let name = entry.string(endian, strings).ok()?;
         Some(String::from_utf8_lossy(name).into_owned())
@@ -169,6 +151,36 @@ fn read_dynamic<'a, H, R>(
             _ => {}
         }
     }
+}
+
+/// The names themselves. Found through the segments: a stripped program may have no sections.
+fn strings<'a, H, R>(
+    endian: Endianness,
+    entries: &[H::Dyn],
+    segments: &[H::ProgramHeader],
+    file: R,
+) -> Option<StringTable<'a>>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'a>,
+{
+    let value = |tag: u32| -> Option<u64> {
+        let mut entries = entries.iter();
+        let found = entries.find(|entry| entry.tag32(endian) == Some(tag));
+        found.map(|entry| entry.d_val(endian).into())
+    };
+    let (address, size) = (value(elf::DT_STRTAB)?, value(elf::DT_STRSZ)?);
+    let offset = segments.iter().find_map(|segment| {
+        let start: u64 = segment.p_vaddr(endian).into();
+        let length: u64 = segment.p_filesz(endian).into();
+        let inside = address
+            .checked_sub(start)
+            .filter(|inside| *inside < length)?;
+        let offset: u64 = segment.p_offset(endian).into();
+        (segment.p_type(endian) == elf::PT_LOAD).then(|| offset.checked_add(inside))?
+    });
+    let bytes = file.read_bytes_at(offset?, size).ok()?;
+    Some(StringTable::new(bytes, 0, size))
 }
 
 /// The machine of a shared library that exports this symbol.

@@ -25,6 +25,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use clap::ValueHint;
+
 use self::find::NotRunnable;
 use self::plan::Plan;
 use crate::exit::Exit;
@@ -39,10 +41,10 @@ use crate::exit::Exit;
 )]
 pub struct Args {
     /// The program and its arguments: everything from the first word on that is no option of ours
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
     /// Library to preload; without it CUDASNAP_LIB, else the one beside this program or in the usual folders
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     lib: Option<PathBuf>,
     /// Do not start the program when the library cannot be active in it
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::ValueHint;
 use cudasnap_wire::{Mode, OptionSpec, PageKind, OPTIONS};
 
 use crate::shim_library;
@@ -36,7 +37,7 @@ pub struct OptionArgs {
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| understood("CUDASNAP_KEEP_MAX", text))]
     keep_max: Option<String>,
     /// CUDASNAP_REPORT: file to which one JSON line per phase is appended
-    #[arg(long, value_name = "PATH", value_parser = OsStringValueParser::new().try_map(report))]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, value_parser = OsStringValueParser::new().try_map(report))]
     report: Option<OsString>,
     /// CUDASNAP_LOG: what the library writes to stderr
     #[arg(long, value_name = "LEVEL", value_parser = words(LEVELS.into_iter()), ignore_case = true)]
