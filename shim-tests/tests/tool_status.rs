@@ -449,7 +449,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn cuda_below_a_named_process_is_told() {
+fn a_process_alone_has_no_cuda_below() {
     let driver = SimDriver::build(false);
     let mut shell = light(&driver, &[("LD_PRELOAD", library().to_str().unwrap())]);
     let app = ready(&mut shell);
