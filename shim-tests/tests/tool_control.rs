@@ -187,10 +187,8 @@ impl Traced {
         let thread = std::thread::spawn(move || {
             let none = std::ptr::null_mut::<u8>();
             // SAFETY: takes numbers only. The kernel lets the process go when this thread ends.
-            assert_eq!(
-                unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, none, none) },
-                0
-            );
+            let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, none, none) };
+            assert_eq!(traced, 0);
             is.send(()).unwrap();
             let _ = until.recv();
         });

@@ -207,4 +207,35 @@ mod tests {
         child.stdin.take().unwrap().write_all(b"x\n").unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(7));
     }
+
+    /// Sleeping is a call that the kernel starts again in a way of its own, with the time that is left.
+    #[test]
+    fn a_sleep_goes_on_where_it_was() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1")
+            .spawn()
+            .unwrap();
+        let target = Target::new(child.id() as i32);
+        let getppid = SystemCall {
+            number: libc::SYS_getppid,
+            arguments: [0; 3],
+        };
+        let mut calls = 0;
+        while child.try_wait().unwrap().is_none() {
+            let Ok(stopped) = stopped::Stopped::within(target.pid(), PATIENCE) else {
+                break;
+            };
+            match system_call(target, target.pid(), &getppid) {
+                Ok(parent) => {
+                    assert_eq!(parent, i64::from(std::process::id()));
+                    calls += 1;
+                }
+                Err(InjectError::Unusable | InjectError::Ended) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            drop(stopped);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(child.wait().unwrap().success() && calls > 0, "{calls}");
+    }
 }

@@ -1,7 +1,8 @@
 //! What the dynamic loader of this machine does, seen in a child process that does nothing else.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Programs that only print something about themselves.
@@ -14,8 +15,7 @@ pub fn file_of(name: &str) -> Option<PathBuf> {
         .arg("--version")
         .env("LD_TRACE_LOADED_OBJECTS", "1")
         .env("LD_PRELOAD", name);
-    let (stdout, _) = output_of(&mut command)?;
-    path_in(&stdout, name)
+    path_in(&output_of(&mut command)?, name)
 }
 
 /// The path in a line `NAME => PATH (ADDRESS)`.
@@ -41,8 +41,13 @@ pub fn try_preload(library: &Path) -> Result<(), String> {
         .arg("--version")
         .env("LD_PRELOAD", library)
         .env("CUDASNAP_LOG", "debug");
-    let (_, stderr) = output_of(&mut command).ok_or("a child with it does not end as it should")?;
-    judge(&stderr)
+    let said = said_by(&mut command).ok_or("no child process can be started, or none ends")?;
+    if let Some(signal) = said.status.signal() {
+        return Err(format!(
+            "a child process with it is ended by signal {signal}"
+        ));
+    }
+    judge(&said.stderr)
 }
 
 fn judge(stderr: &str) -> Result<(), String> {
@@ -59,8 +64,21 @@ fn judge(stderr: &str) -> Result<(), String> {
     Err(words.trim().to_owned())
 }
 
-/// Standard output and error of a command that ends well in time.
-pub fn output_of(command: &mut Command) -> Option<(String, String)> {
+/// What a command said, and how it ended.
+struct Said {
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+/// Standard output of a command that ends well in time.
+pub fn output_of(command: &mut Command) -> Option<String> {
+    let said = said_by(command)?;
+    said.status.success().then_some(said.stdout)
+}
+
+/// `None` when it cannot be started, or does not end in time.
+fn said_by(command: &mut Command) -> Option<Said> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -69,19 +87,25 @@ pub fn output_of(command: &mut Command) -> Option<(String, String)> {
         .ok()?;
     let deadline = Instant::now() + LIMIT;
     // What these programs say fits into a pipe.
-    let ended = loop {
+    let status = loop {
         match child.try_wait() {
-            Ok(Some(status)) => break status.success(),
+            Ok(Some(status)) => break Some(status),
             Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
-            _ => break false,
+            _ => break None,
         }
     };
-    if !ended {
+    if status.is_none() {
         let _ = child.kill();
+        let _ = child.wait();
     }
+    let status = status?;
     let output = child.wait_with_output().ok()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    ended.then(|| (text(&output.stdout), text(&output.stderr)))
+    Some(Said {
+        status,
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    })
 }
 
 #[cfg(test)]
@@ -114,6 +138,6 @@ mod tests {
         assert_eq!(output_of(Command::new("sh").args(["-c", "exit 1"])), None);
         assert_eq!(output_of(&mut Command::new("/nonexistent")), None);
         let said = output_of(Command::new("sh").args(["-c", "echo a; echo b >&2"]));
-        assert_eq!(said, Some(("a\n".into(), "b\n".into())));
+        assert_eq!(said.as_deref(), Some("a\n"));
     }
 }

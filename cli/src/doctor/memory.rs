@@ -34,7 +34,7 @@ fn largest_use(gpus: &Gpus) -> u64 {
 }
 
 fn enough(room: Result<&Room, &String>, used: Option<u64>) -> Finding {
-    const CHECK: &str = "room for a checkpoint";
+    const CHECK: &str = "room";
     let room = match room {
         Ok(room) => room,
         Err(error) => return Finding::unknown(CHECK, error.as_str()),

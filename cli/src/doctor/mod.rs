@@ -109,8 +109,12 @@ fn show(args: &Args, groups: &[Group], ended: Exit) -> Exit {
     if args.json {
         return output::say_json(&report::Json::new(groups), ended);
     }
-    let counts = Counts::of(groups);
-    output::say(&report::text(groups, &report::summary(&counts)), ended)
+    let what = match args.for_restore {
+        Some(_) => "the restore",
+        None => "checkpoints",
+    };
+    let summary = report::summary(&Counts::of(groups), what);
+    output::say(&report::text(groups, &summary), ended)
 }
 
 /// A file of the kernel as text; `None` when it cannot be read.

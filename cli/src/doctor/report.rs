@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use comfy_table::{presets, Cell, CellAlignment, Color, ContentArrangement, Table};
+use comfy_table::{presets, Cell, Color, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
 
 use crate::doctor::finding::{Counts, Finding, Group, Verdict};
@@ -34,48 +34,61 @@ impl<'a> Json<'a> {
 /// The report for people: a line per check, and below those that are not well a line with what to do. `summary` is the last line.
 /// Wrapped and coloured where stdout is a terminal, one line each elsewhere.
 pub fn text(groups: &[Group], summary: &str) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(if std::io::stdout().is_terminal() {
-        ContentArrangement::Dynamic
-    } else {
-        ContentArrangement::Disabled
-    });
+    let checks = groups.iter().flat_map(|group| &group.findings);
+    let widest = checks.map(|finding| finding.check.len()).max().unwrap_or(0);
+    let mut text = String::new();
     for group in groups {
-        table.add_row(vec![Cell::new(""), Cell::new(""), Cell::new("")]);
-        // A row of its own would make the first column as wide as the name.
-        for (number, finding) in group.findings.iter().enumerate() {
-            let name = if number == 0 { group.name } else { "" };
-            add(&mut table, name, finding);
+        let table = table(&group.findings, widest);
+        text += &format!("{}\n", group.name);
+        for line in table.lines() {
+            text += &format!(" {}\n", line.trim_end());
         }
+        text.push('\n');
     }
-    let lines: Vec<String> = table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    let lines = lines.join("\n");
-    format!("{}\n\n{summary}", lines.trim_start_matches('\n'))
+    text + summary
 }
 
-fn add(table: &mut Table, group: &str, finding: &Finding) {
-    let verdict = Cell::new(finding.verdict.word()).set_alignment(CellAlignment::Left);
+/// The findings of a group; the check's column is as wide as in the other groups.
+fn table(findings: &[Finding], widest: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if std::io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        // One less for the blank in front.
+        if let Some(width) = table.width() {
+            table.set_width(width.saturating_sub(1));
+        }
+    } else {
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
+    findings.iter().for_each(|finding| add(&mut table, finding));
+    let padded = |width: usize| Width::Fixed(u16::try_from(width + 2).unwrap_or(u16::MAX));
+    let widths = [Verdict::Warning.word().len(), widest];
+    for (number, width) in widths.into_iter().enumerate() {
+        if let Some(column) = table.column_mut(number) {
+            column.set_constraint(ColumnConstraint::Absolute(padded(width)));
+        }
+    }
+    table
+}
+
+fn add(table: &mut Table, finding: &Finding) {
+    let verdict = Cell::new(finding.verdict.word());
     let verdict = match finding.verdict {
         Verdict::Ok => verdict.fg(Color::Green),
         Verdict::Warning => verdict.fg(Color::Yellow),
         Verdict::Failed => verdict.fg(Color::Red),
         Verdict::Unknown => verdict.fg(Color::DarkGrey),
     };
-    let cells = [Cell::new(group), verdict, Cell::new(finding.check)];
-    table.add_row(cells.into_iter().chain([Cell::new(&finding.found)]));
+    table.add_row([verdict, Cell::new(finding.check), Cell::new(&finding.found)]);
     if let Some(mend) = &finding.mend {
-        let empty = || Cell::new("");
         let mend = Cell::new(format!("-> {mend}"));
-        table.add_row([empty(), empty(), empty(), mend]);
+        table.add_row([Cell::new(""), Cell::new(""), mend]);
     }
 }
 
-/// How many findings there are of each kind, and what that means.
-pub fn summary(counts: &Counts) -> String {
+/// How many findings there are of each kind, and what that means. `what`: what cannot work when something failed.
+pub fn summary(counts: &Counts, what: &str) -> String {
     let count = |number: usize, one: &str, many: &str| match number {
         0 => None,
         1 => Some(format!("1 {one}")),
@@ -88,7 +101,11 @@ pub fn summary(counts: &Counts) -> String {
         count(counts.unknown, "unknown", "unknown"),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    parts.join(", ")
+    let parts = parts.join(", ");
+    match counts.failed {
+        0 => parts,
+        _ => format!("{parts}: {what} cannot work until what failed is mended"),
+    }
 }
 
 #[cfg(test)]
@@ -112,20 +129,22 @@ mod tests {
         ];
         let text = text(&groups, "summary");
         let lines: Vec<&str> = text.lines().collect();
-        let words = |line: &str| {
-            line.split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
         assert_eq!(
-            words(lines[0]),
-            ["machine", "ok", "huge", "pages", "madvise"],
+            lines[..6],
+            [
+                "machine",
+                "  ok       huge pages     madvise",
+                "  warning  defrag         never",
+                "                          -> echo madvise > defrag",
+                "",
+                "driver",
+            ],
             "{text}"
         );
-        assert_eq!(words(lines[1]), ["warning", "defrag", "never"]);
-        assert_eq!(words(lines[2]), ["->", "echo", "madvise", ">", "defrag"]);
-        assert_eq!(lines[3], "");
-        assert_eq!(words(lines[4])[..2], ["driver", "failed"]);
+        assert!(
+            lines[6].starts_with("  failed   kernel driver  none"),
+            "{text}"
+        );
         assert_eq!(lines.last(), Some(&"summary"));
         assert!(lines.iter().all(|line| *line == line.trim_end()));
     }
@@ -138,6 +157,9 @@ mod tests {
             failed: 2,
             unknown: 0,
         };
-        assert_eq!(summary(&counts), "12 ok, 1 warning, 2 failed");
+        assert_eq!(
+            summary(&counts, "checkpoints"),
+            "12 ok, 1 warning, 2 failed: checkpoints cannot work until what failed is mended"
+        );
     }
 }

@@ -32,10 +32,7 @@ pub fn look() -> Group {
         Some(path) => {
             let said = loader::output_of(Command::new(path).arg("--version"));
             let kernel = read("/proc/sys/kernel/osrelease").unwrap_or_default();
-            criu(
-                said.as_ref().map(|(stdout, _)| stdout.as_str()),
-                kernel.trim(),
-            )
+            criu(said.as_deref(), kernel.trim())
         }
     });
     if criu_path.is_some() {
