@@ -10,7 +10,7 @@ use crate::{buffer, control, doctor, flow, generate, links, run, status};
 /// With NVIDIA's flags (--get-state, --action, --toggle, --get-restore-tid), or called as cuda-checkpoint, it behaves as
 /// NVIDIA's cuda-checkpoint does.
 #[derive(Debug, Parser)]
-#[command(name = "cudasnap", version, max_term_width = 110)]
+#[command(name = "cudasnap", version, max_term_width = 110, after_long_help = generate::after_help())]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]

@@ -7,7 +7,7 @@
 //! * [`process`]: other processes: identity, tree, rights, memory and mappings, how far they came with CUDA, how they ended.
 //! * [`record`]: finds, copies and steers the record that the shim keeps in the target.
 //! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
-//! * [`shim_library`]: the library's file. [`units`], [`exit`]: words and statuses for people and scripts.
+//! * [`shim_library`]: the library's file. [`units`], [`exit`], [`output`]: words, statuses, stdout.
 //!
 //! The commands: [`grammar`] is the whole command line; [`flow`] (lock, checkpoint, restore, unlock, toggle, state), [`run`],
 //! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`links`], [`generate`] (completions, man pages); [`dropin`]
@@ -28,6 +28,7 @@ pub mod gpus;
 pub mod grammar;
 pub mod job;
 pub mod links;
+pub mod output;
 pub mod process;
 pub mod record;
 pub mod room;

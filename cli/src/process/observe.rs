@@ -115,26 +115,27 @@ pub fn status_bytes(target: Target, name: &str) -> Result<u64, MemoryError> {
 pub fn huge_page_bytes(target: Target, start: u64, end: u64) -> Result<u64, MemoryError> {
     Ok(sum_in(
         &target.proc_file("smaps")?,
-        "AnonHugePages",
+        &["AnonHugePages"],
         start,
         end,
     ))
 }
 
-/// Bytes of the range that are in memory (`Rss` of the mappings that touch it).
+/// Bytes of the range that are in memory, hugetlb pages included (of the mappings that touch it).
 pub fn resident_bytes(target: Target, start: u64, end: u64) -> Result<u64, MemoryError> {
-    Ok(sum_in(&target.proc_file("smaps")?, "Rss", start, end))
+    let names = ["Rss", "Private_Hugetlb", "Shared_Hugetlb"];
+    Ok(sum_in(&target.proc_file("smaps")?, &names, start, end))
 }
 
-/// Sum of the line `name` of those mappings that touch the range.
-fn sum_in(smaps: &str, name: &str, start: u64, end: u64) -> u64 {
+/// The sum of these lines of `smaps` over the mappings that touch the range.
+fn sum_in(smaps: &str, names: &[&str], start: u64, end: u64) -> u64 {
     let mut touches = false;
     let mut sum = 0;
     for line in smaps.lines() {
         if let Some(mapping) = crate::process::target::Mapping::parse(line) {
             touches = mapping.start < end && start < mapping.end;
         } else if touches {
-            sum += kilobytes(line, name);
+            sum += names.iter().map(|name| kilobytes(line, name)).sum::<u64>();
         }
     }
     sum
@@ -182,10 +183,17 @@ mod tests {
     fn huge_pages_are_summed_inside_the_range_only() {
         let smaps = "1000-3000 rw-p 0 0:0 0\nSize: 8 kB\nAnonHugePages:      4 kB\n\
                      5000-6000 rw-p 0 0:0 0\nAnonHugePages:      2 kB\n";
-        let huge = |start, end| sum_in(smaps, "AnonHugePages", start, end);
+        let huge = |start, end| sum_in(smaps, &["AnonHugePages"], start, end);
         assert_eq!(huge(0x2000, 0x2001), 4096);
         assert_eq!(huge(0x3000, 0x5000), 0);
         assert_eq!(huge(0, u64::MAX), 6144);
+    }
+
+    #[test]
+    fn resident_bytes_count_hugetlb_pages_too() {
+        let smaps = "1000-3000 rw-p 0 0:0 0\nSize: 8 kB\nRss:      4 kB\nPss: 4 kB\nPrivate_Hugetlb:     8 kB\n";
+        let names = ["Rss", "Private_Hugetlb", "Shared_Hugetlb"];
+        assert_eq!(sum_in(smaps, &names, 0x1000, 0x3000), 12 << 10);
     }
 
     #[test]

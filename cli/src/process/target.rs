@@ -90,9 +90,11 @@ impl Mapping {
     }
 
     /// Where the image of a program or library may begin: at offset 0 of a file. Devices are none: reads of their memory fail
-    /// or, worse, have effects.
+    /// or, worse, have effects. Nor is hugetlb memory: a read of a page that was not touched yet takes one from the pool.
     pub fn is_image(&self) -> bool {
-        self.readable && self.offset == 0 && self.inode != 0 && !self.path.starts_with("/dev/")
+        let other = ["/dev/", "/anon_hugepage"];
+        let is_other = other.iter().any(|start| self.path.starts_with(start));
+        self.readable && self.offset == 0 && self.inode != 0 && !is_other
     }
 
     /// Reads one line; `None` when it has another shape.
@@ -236,6 +238,24 @@ mod tests {
             (0x7f00a000, 0x1000, 0x1000)
         );
         assert!(mapping.private && mapping.writable && !mapping.is_private_memory());
+    }
+
+    #[test]
+    fn only_files_are_looked_into() {
+        for (line, is) in [
+            ("1000-2000 r--p 00000000 fe:00 42 /x/lib.so", true),
+            ("1000-2000 r--p 00000000 fe:00 42 /x/lib.so (deleted)", true),
+            ("1000-2000 r--p 00001000 fe:00 42 /x/lib.so", false),
+            ("1000-2000 ---p 00000000 fe:00 42 /x/lib.so", false),
+            ("1000-2000 rw-p 00000000 00:00 0", false),
+            ("1000-2000 rw-s 00000000 00:06 99 /dev/nvidia0", false),
+            (
+                "1000-2000 rw-p 00000000 00:0f 99 /anon_hugepage (deleted)",
+                false,
+            ),
+        ] {
+            assert_eq!(Mapping::parse(line).unwrap().is_image(), is, "{line}");
+        }
     }
 
     #[test]
