@@ -19,17 +19,16 @@ use crate::record::view::RecordView;
 use crate::record::{Located, RecordError};
 use crate::selection::{Selection, SelectionError};
 
-use super::facts::{Library, Loaded, Process, Relative, Round, SeenByNvml};
+use super::facts::{Library, Loaded, Process, Round, SeenByNvml};
 use super::held;
 use super::library_file::Files;
 use super::pages::Pages;
 use super::phases;
 use super::preload;
+use super::relatives::{cuda_below, library_above};
 
 /// More threads than this do not help: the kernel's work is short.
 const THREADS: usize = 16;
-/// How far up the library is looked for above a process that lacks it.
-const GENERATIONS: usize = 32;
 
 /// How much is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,49 +163,6 @@ fn name_of(users: &UsersCache, uid: u32) -> String {
         || uid.to_string(),
         |user| user.name().to_string_lossy().into_owned(),
     )
-}
-
-/// The nearest process from this one upwards that has the library.
-fn library_above(mut pid: i32, known: &mut HashMap<i32, bool>) -> Option<Relative> {
-    for _ in 0..GENERATIONS {
-        if pid <= 0 {
-            return None;
-        }
-        let has = *known
-            .entry(pid)
-            .or_insert_with(|| Located::find(Target::new(pid)).is_ok());
-        let identity = Identity::of(pid).ok()?;
-        if has {
-            return Some(Relative {
-                pid,
-                name: identity.name,
-                library: Some(true),
-            });
-        }
-        pid = identity.parent;
-    }
-    None
-}
-
-fn cuda_below(pid: i32, everybody: &[Identity]) -> Vec<Relative> {
-    let below = tree::below(pid, everybody);
-    let others = below.into_iter().filter(|identity| identity.pid != pid);
-    others
-        .filter_map(|identity| {
-            let target = identity.target();
-            let mappings = target.mappings().ok()?;
-            let used = CudaUse::with(target, &mappings).ok()?;
-            matches!(used, CudaUse::Initialised { .. }).then(|| Relative {
-                pid: identity.pid,
-                name: identity.name,
-                library: match Located::find_in(target, &mappings) {
-                    Ok(_) => Some(true),
-                    Err(RecordError::NotLoaded) => Some(false),
-                    Err(_) => None,
-                },
-            })
-        })
-        .collect()
 }
 
 /// Ids of all processes but this one.
@@ -433,16 +389,5 @@ mod tests {
         let expected: Vec<String> = std::env::args().collect();
         assert_eq!(command, expected);
         assert!(command_of(Target::new(i32::MAX)).is_empty());
-    }
-
-    #[test]
-    fn the_library_is_looked_for_upwards_and_the_search_ends() {
-        let mut known = HashMap::from([(std::process::id() as i32, false), (1, true)]);
-        let parent = Identity::of(std::process::id() as i32).unwrap().parent;
-        known.insert(parent, true);
-        let found = library_above(std::process::id() as i32, &mut known).unwrap();
-        assert_eq!((found.pid, found.library), (parent, Some(true)));
-        assert_eq!(library_above(0, &mut known), None);
-        assert_eq!(library_above(i32::MAX, &mut known), None);
     }
 }

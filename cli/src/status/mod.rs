@@ -1,8 +1,8 @@
 //! `cudasnap status`: CUDA processes, the library in them and their last phases, without initialising CUDA.
 //!
 //! * [`gather`] looks at processes, cheap things first: [`held`] (device files and what else stops a dump), [`preload`] (order of
-//!   preloaded libraries), [`library_file`] (is the library's file still the one that was loaded), [`pages`] (page kind granted).
-//!   What it finds is in [`facts`].
+//!   preloaded libraries), [`library_file`] (is the library's file still the one that was loaded), [`pages`] (page kind granted),
+//!   [`relatives`] (processes above and below). What it finds is in [`facts`].
 //! * [`judge`] (pure) makes words of it: state, activity, and the [`warnings`].
 //! * [`table`], [`detail`] and [`json`] show it; [`watch`] repeats. [`text`] keeps foreign text from commanding the terminal.
 
@@ -16,6 +16,7 @@ pub mod library_file;
 pub mod pages;
 pub mod phases;
 pub mod preload;
+pub mod relatives;
 pub mod table;
 pub mod text;
 pub mod warnings;
