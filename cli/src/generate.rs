@@ -11,7 +11,7 @@ use cudasnap_wire::OPTIONS;
 
 use crate::exit::Exit;
 use crate::grammar::Cli;
-use crate::{links, shim_library};
+use crate::{links, output, shim_library};
 
 /// Exit statuses, as the help text and the main man page list them.
 const STATUSES: [(&str, &str); 7] = [
@@ -107,10 +107,10 @@ pub fn man(args: &ManArgs) -> Exit {
         Some(folder) => match write_pages(folder) {
             Ok(()) => Exit::Done,
             Err(error) => {
-                eprintln!(
-                    "cudasnap: {}: {error}; is it a folder that may be written?",
+                output::complain(&format_args!(
+                    "{}: {error}; is it a folder that may be written?",
                     folder.display()
-                );
+                ));
                 Exit::Failed
             }
         },
@@ -191,7 +191,7 @@ fn told(done: io::Result<()>) -> Exit {
         // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
         Err(error) => {
-            eprintln!("cudasnap: {error}");
+            output::complain(&error);
             Exit::Failed
         }
     }

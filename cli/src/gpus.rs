@@ -1,6 +1,9 @@
 //! GPUs and their processes as NVML tells them: no driver attach (`cuInit`), a few milliseconds.
 
 use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{bounded, Receiver};
 
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
@@ -9,6 +12,8 @@ use serde::Serialize;
 
 /// Name by which the loader finds NVML; the name without a number belongs to development packages.
 const LIBRARY: &str = "libnvidia-ml.so.1";
+/// How long NVML may take, which answers in some 50 ms on a sound driver and not at all on a wedged one.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -49,13 +54,47 @@ pub struct Gpus {
     pub gpus: Vec<Gpu>,
 }
 
-impl Gpus {
-    /// Asks NVML.
+/// A question to NVML that is under way in a thread of its own, since a wedged driver never answers.
+#[derive(Debug)]
+pub struct Asked {
+    since: Instant,
+    answer: Result<Receiver<Result<Gpus, String>>, String>,
+}
+
+impl Asked {
+    /// Asks.
+    pub fn now() -> Self {
+        let (send, answer) = bounded(1);
+        let ask = move || {
+            let _ = send.send(Gpus::look_with(OsStr::new(LIBRARY)));
+        };
+        let asked = std::thread::Builder::new().name("NVML".into()).spawn(ask);
+        Asked {
+            since: Instant::now(),
+            answer: asked
+                .map(|_| answer)
+                .map_err(|error| format!("no thread to ask NVML with: {error}")),
+        }
+    }
+
+    /// Waits for the answer, for at most ten seconds since the question.
     ///
     /// # Errors
-    /// Why there is no answer: no library, no driver.
+    /// Why there is none: no library, no driver, or no answer in time.
+    pub fn answer(self) -> Result<Gpus, String> {
+        let left = PATIENCE.saturating_sub(self.since.elapsed());
+        let told = self.answer?.recv_timeout(left);
+        told.unwrap_or_else(|_| Err("NVML does not answer".into()))
+    }
+}
+
+impl Gpus {
+    /// Asks NVML, for at most ten seconds.
+    ///
+    /// # Errors
+    /// Why there is no answer: no library, no driver, or no answer in time.
     pub fn look() -> Result<Self, String> {
-        Self::look_with(OsStr::new(LIBRARY))
+        Asked::now().answer()
     }
 
     /// The same, with the library of this name or path.

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::exit::Exit;
+use crate::output;
 
 /// NVIDIA's name for its tool; CRIU's CUDA plugin executes it from PATH.
 pub const NAME: &str = "cuda-checkpoint";
@@ -20,12 +21,9 @@ pub struct Args {
 /// Makes the link.
 pub fn run(args: &Args) -> Exit {
     match install(&args.folder) {
-        Ok(text) => {
-            println!("{text}");
-            Exit::Done
-        }
+        Ok(text) => output::say(&text, Exit::Done),
         Err(error) => {
-            eprintln!("cudasnap: {}/{NAME}: {error}", args.folder.display());
+            output::complain(&format_args!("{}/{NAME}: {error}", args.folder.display()));
             Exit::Failed
         }
     }

@@ -1,4 +1,4 @@
-//! Writing to stdout. `println!` panics when the reader has closed the pipe; here that means: it has seen enough.
+//! Writing to stdout and stderr. `println!` panics when the reader has closed the pipe; here that means: it has seen enough.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ pub fn say(text: &str, ended: Exit) -> Exit {
         Ok(()) => ended,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ended,
         Err(error) => {
-            eprintln!("cudasnap: stdout: {error}");
+            complain(&format_args!("stdout: {error}"));
             Exit::Failed
         }
     }
@@ -25,8 +25,13 @@ pub fn say_json(value: &impl Serialize, ended: Exit) -> Exit {
     match serde_json::to_string_pretty(value) {
         Ok(text) => say(&text, ended),
         Err(error) => {
-            eprintln!("cudasnap: {error}");
+            complain(&error);
             Exit::Failed
         }
     }
+}
+
+/// Writes a line to stderr, with the program's name in front. That nobody hears it is no reason to end.
+pub fn complain(text: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "cudasnap: {text}");
 }

@@ -12,6 +12,7 @@ use super::signals;
 use super::targets::{crew, Stop, Targets};
 use crate::driver::GpuPair;
 use crate::exit::Exit;
+use crate::gpus::Asked;
 
 /// Carries a verb out and tells about it.
 pub fn perform(request: &Request<'_>) -> Exit {
@@ -68,10 +69,13 @@ impl<'a> Call<'a> {
 
     fn change(&mut self, request: &Request<'_>) -> Result<(), Stop> {
         let signals = listen()?;
+        // NVML answers while the driver is being loaded: each takes some 50 ms where a step takes 150.
+        let looks = request.verb.copies() && !self.common.force;
+        let asked = looks.then(Asked::now);
         let Some(ready) = self.survey(request.device_map, &signals)? else {
             return Ok(());
         };
-        let Some(change) = Change::prepare(request, &mut self.targets, &ready)? else {
+        let Some(change) = Change::prepare(request, &mut self.targets, &ready, asked)? else {
             return Ok(());
         };
         let ended = change.work(request, &mut self.targets, &ready, &signals);

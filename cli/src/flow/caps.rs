@@ -9,26 +9,30 @@ use crate::record::{Control, Located};
 pub struct Caps(Vec<(Located, u32)>);
 
 impl Caps {
-    /// Divides the CPUs among the processes. Nothing is written for fewer than two, into a record whose cap somebody has set, or
-    /// where there is no record; a record that cannot be written only leaves its process as eager as it was.
+    /// Divides the CPUs among the processes. One alone gets no cap, and loses one that is there: it was left behind by a call
+    /// that was killed, since nothing else writes this word. A record that is missing or cannot be written only leaves its
+    /// process as it was.
     pub fn write(processes: &[(Target, Option<&Located>)]) -> Self {
-        let mut caps = Caps::default();
+        if let [(_, Some(record))] = processes {
+            clear(record);
+        }
         if processes.len() < 2 {
-            return caps;
+            return Caps::default();
         }
         let looked: Vec<(Cpus, Option<&Located>)> = processes
             .iter()
             .filter_map(|(target, record)| Some((Cpus::of(*target).ok()?, *record)))
             .collect();
         let cpus: Vec<Cpus> = looked.iter().map(|(cpus, _)| cpus.clone()).collect();
-        for (share, (_, record)) in shares(&cpus).into_iter().zip(&looked) {
-            let Some(record) = record else { continue };
-            let free = record.read().is_ok_and(|view| view.thread_cap == 0);
-            if free && record.write(Control::ThreadCap(share)).is_ok() {
-                caps.0.push(((*record).clone(), share));
-            }
-        }
-        caps
+        let written = shares(&cpus)
+            .into_iter()
+            .zip(&looked)
+            .filter_map(|(share, (_, record))| {
+                let record = (*record)?;
+                record.write(Control::ThreadCap(share)).ok()?;
+                Some((record.clone(), share))
+            });
+        Caps(written.collect())
     }
 
     /// The caps, for showing.
@@ -39,12 +43,13 @@ impl Caps {
 
 impl Drop for Caps {
     fn drop(&mut self) {
-        for (record, share) in &self.0 {
-            // Somebody may have set another one meanwhile; a process that has ended needs none.
-            let ours = record.read().is_ok_and(|view| view.thread_cap == *share);
-            if ours {
-                let _ = record.write(Control::ThreadCap(0));
-            }
-        }
+        self.0.iter().for_each(|(record, _)| clear(record));
+    }
+}
+
+fn clear(record: &Located) {
+    // A process that has ended needs none.
+    if record.read().is_ok_and(|view| view.thread_cap != 0) {
+        let _ = record.write(Control::ThreadCap(0));
     }
 }

@@ -17,6 +17,7 @@ use super::report;
 use super::shim::Shim;
 use super::targets::{Stop, Targets};
 use crate::driver::State;
+use crate::gpus::Asked;
 
 /// A process that a thread stands for: what is to be done with it, and the library's record in it.
 struct Planned {
@@ -40,7 +41,7 @@ pub struct Ended {
 }
 
 impl Change {
-    /// Plans, and looks at the room. `None`: there is nothing to do, or something is wrong already.
+    /// Plans, and looks at the room, if NVML was asked. `None`: there is nothing to do, or something is wrong already.
     ///
     /// # Errors
     /// [`Stop::Refused`]
@@ -48,6 +49,7 @@ impl Change {
         request: &Request<'_>,
         targets: &mut Targets,
         ready: &Ready,
+        asked: Option<Asked>,
     ) -> Result<Option<Self>, Stop> {
         let mut all = Vec::new();
         for at in &ready.live {
@@ -69,8 +71,8 @@ impl Change {
             }
         });
         let change = Change(planned.collect());
-        if !request.common.force {
-            change.look_at_room(targets)?;
+        if let Some(asked) = asked {
+            change.look_at_room(targets, asked)?;
         }
         Ok(Some(change))
     }
@@ -80,12 +82,12 @@ impl Change {
         planned.filter(move |planned| planned.steps.contains(&step))
     }
 
-    fn look_at_room(&self, targets: &mut Targets) -> Result<(), Stop> {
+    fn look_at_room(&self, targets: &mut Targets, asked: Asked) -> Result<(), Stop> {
         let (away, back) = (self.with(Step::Checkpoint), self.with(Step::Restore));
         if away.chain(back).next().is_none() {
             return Ok(());
         }
-        let gpus = looks::gpus();
+        let gpus = asked.answer();
         let known = gpus.as_ref().ok();
         let needs: Vec<Need> = self
             .with(Step::Checkpoint)

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use super::failure::{Cause, Failure, ILLEGAL_STATE, NOT_READY, NO_CUDA};
-use super::looks;
 use super::plan::{advice, Step};
 use crate::driver::{kernel_driver_version, DriverError, State};
+use crate::gpus::Gpus;
 use crate::process::rights;
 
 /// First driver with the checkpoint calls.
@@ -37,7 +37,7 @@ impl Surroundings {
 
     fn look() -> Self {
         let nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"];
-        let gpus = looks::gpus().map(|gpus| gpus.gpus).unwrap_or_default();
+        let gpus = Gpus::look().map(|gpus| gpus.gpus).unwrap_or_default();
         Surroundings {
             kernel_driver: kernel_driver_version(),
             missing_nodes: nodes
@@ -128,6 +128,9 @@ fn for_code(
         ],
         OPERATING_SYSTEM => vec![match rights::to_look_into(pid) {
             Err(missing) => missing.to_string(),
+            Ok(()) if step == Some(Step::Restore) && now == Some(State::Checkpointed) => {
+                "a restore that failed before, for lack of GPU memory say, cannot be repeated (driver 580): start the process anew".into()
+            }
             Ok(()) => "the process is there and may be read, so it is the driver that failed (the kernel's log may say more)".into(),
         }],
         ILLEGAL_STATE => vec![format!("the process is {state} by now: somebody else works on it too")],
@@ -138,9 +141,10 @@ fn for_code(
         ],
         OUT_OF_MEMORY => vec![match step {
             Some(Step::Restore) => {
-                "the GPU has not the room: nvidia-smi shows who uses it; \"cudasnap restore\" can be tried again while the process is \
-                 checkpointed"
-                    .into()
+                format!(
+                    "the GPU has not the room (nvidia-smi shows who uses it). The driver (580) cannot repeat such a restore, it answers 304 from now on: the contents \
+                     lie in the process's buffer still, \"cudasnap buffer {pid} save FILE\" keeps them"
+                )
             }
             _ => "main memory has not the room for the GPU's contents".to_owned(),
         }],
@@ -230,6 +234,7 @@ mod tests {
             (Step::Checkpoint, 304, &none, "the driver that failed"),
             (Step::Checkpoint, 401, &none, "running by now"),
             (Step::Restore, 2, &none, "nvidia-smi"),
+            (Step::Restore, 2, &none, "cannot repeat"),
             (Step::Checkpoint, 2, &none, "main memory"),
             (Step::Checkpoint, 2, &mig, "misleading"),
             (Step::Checkpoint, 801, &none, "not supported by this driver"),

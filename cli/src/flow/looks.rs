@@ -1,9 +1,5 @@
 //! What is looked at before anything is touched: rights, room in main memory for a checkpoint, room on the GPUs for a restore.
 
-use std::time::Duration;
-
-use crossbeam_channel::bounded;
-
 use crate::gpus::Gpus;
 use crate::process::observe::resident_bytes;
 use crate::process::rights;
@@ -11,24 +7,6 @@ use crate::process::target::Target;
 use crate::record::view::RecordView;
 use crate::room::{self, Room};
 use crate::units::bytes;
-
-/// How long NVML may take, which answers in milliseconds on a sound driver and not at all on a wedged one.
-const NVML_PATIENCE: Duration = Duration::from_secs(10);
-
-/// What NVML says, if it says it in time.
-///
-/// # Errors
-/// Why there is no answer.
-pub fn gpus() -> Result<Gpus, String> {
-    let (send, told) = bounded(1);
-    let ask = move || {
-        let _ = send.send(Gpus::look());
-    };
-    let asked = std::thread::Builder::new().name("NVML".into()).spawn(ask);
-    asked.map_err(|error| format!("no thread to ask NVML with: {error}"))?;
-    let in_time = told.recv_timeout(NVML_PATIENCE);
-    in_time.unwrap_or_else(|_| Err("NVML does not answer".into()))
-}
 
 /// What a checkpoint of a process brings into main memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

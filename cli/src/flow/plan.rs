@@ -21,6 +21,13 @@ pub enum Verb {
     Toggle,
 }
 
+impl Verb {
+    /// Whether it may move device memory.
+    pub fn copies(self) -> bool {
+        matches!(self, Verb::Checkpoint | Verb::Restore | Verb::Toggle)
+    }
+}
+
 impl fmt::Display for Verb {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
