@@ -24,6 +24,7 @@ use crate::process::rights;
 use crate::process::target::MemoryError;
 use crate::record::{Control, Located, RecordError};
 use crate::selection::Selection;
+use crate::status::text::printable;
 
 /// A mode, as people write it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -188,9 +189,10 @@ pub fn drop(args: &DropArgs) -> Exit {
         };
         return output::say_json(&report, ended);
     }
-    let texts = lines
-        .iter()
-        .map(|line| format!("{} ({}): {}", line.pid, line.name, line.dropped.text()));
+    let texts = lines.iter().map(|line| {
+        let name = printable(&line.name);
+        format!("{} ({name}): {}", line.pid, printable(&line.dropped.text()))
+    });
     let text = texts.collect::<Vec<_>>().join("\n");
     if text.is_empty() {
         return ended;

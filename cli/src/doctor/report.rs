@@ -6,6 +6,7 @@ use comfy_table::{presets, Cell, Color, ColumnConstraint, ContentArrangement, Ta
 use serde::Serialize;
 
 use crate::doctor::finding::{Counts, Finding, Group, Verdict};
+use crate::status::text::printable;
 
 /// The report as one JSON object.
 #[derive(Debug, Serialize)]
@@ -80,9 +81,13 @@ fn add(table: &mut Table, finding: &Finding) {
         Verdict::Failed => verdict.fg(Color::Red),
         Verdict::Unknown => verdict.fg(Color::DarkGrey),
     };
-    table.add_row([verdict, Cell::new(finding.check), Cell::new(&finding.found)]);
+    table.add_row([
+        verdict,
+        Cell::new(finding.check),
+        Cell::new(printable(&finding.found)),
+    ]);
     if let Some(mend) = &finding.mend {
-        let mend = Cell::new(format!("-> {mend}"));
+        let mend = Cell::new(format!("-> {}", printable(mend)));
         table.add_row([Cell::new(""), Cell::new(""), mend]);
     }
 }
@@ -147,6 +152,24 @@ mod tests {
         );
         assert_eq!(lines.last(), Some(&"summary"));
         assert!(lines.iter().all(|line| *line == line.trim_end()));
+    }
+
+    /// Paths in images are foreign.
+    #[test]
+    fn what_is_found_cannot_command_the_terminal() {
+        let findings = vec![Finding::failed(
+            "library",
+            "/a\x1b[2Jb",
+            "install /a\x1b[2Jb",
+        )];
+        let text = text(
+            &[Group {
+                name: "restore",
+                findings,
+            }],
+            "",
+        );
+        assert!(!text.contains('\x1b') && text.contains("/a"), "{text:?}");
     }
 
     #[test]

@@ -31,15 +31,6 @@ struct Planned {
 /// What is to be done, after every look.
 pub struct Change(Vec<Planned>);
 
-/// How the work ended.
-#[derive(Debug, Clone, Copy)]
-pub struct Ended {
-    /// The first signal that came.
-    pub signal: Option<i32>,
-    /// A call of the driver did not come back.
-    pub hangs: bool,
-}
-
 impl Change {
     /// Plans, and looks at the room, if NVML was asked. `None`: there is nothing to do, or something is wrong already.
     ///
@@ -111,14 +102,14 @@ impl Change {
         }
     }
 
-    /// Does it.
+    /// Does it. Returns the first signal that came.
     pub fn work(
         self,
         request: &Request<'_>,
         targets: &mut Targets,
         ready: &Ready,
         signals: &Receiver<i32>,
-    ) -> Ended {
+    ) -> Option<i32> {
         let caps = self.write_caps(targets);
         if request.common.verbose {
             report::complain(targets.new_notes());
@@ -145,11 +136,8 @@ impl Change {
         let signal = engine::run(&mut members, &ready.crew, rules, signals, &mut watcher);
         drop(caps);
         note(&members, watcher, targets, ready);
-        Ended {
-            // One that came between the last step and now has nothing to stop any more.
-            signal: signal.or(signals.try_recv().ok()),
-            hangs: members.iter().any(|member| member.hung),
-        }
+        // One that came between the last step and now has nothing to stop any more.
+        signal.or(signals.try_recv().ok())
     }
 
     fn write_caps(&self, targets: &mut Targets) -> Caps {

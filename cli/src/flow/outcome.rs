@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::failure::{Cause, Failure};
+use super::failure::Failure;
 use super::hints::{self, Surroundings};
 use super::member::{Made, Member};
 use super::plan::Step;
@@ -92,8 +92,6 @@ pub struct Row {
     pub steps: Vec<StepRow>,
     /// What went wrong.
     pub troubles: Vec<Trouble>,
-    #[serde(skip)]
-    hung: bool,
 }
 
 impl Row {
@@ -108,7 +106,6 @@ impl Row {
             state: None,
             steps: Vec::new(),
             troubles: Vec::new(),
-            hung: false,
         }
     }
 
@@ -135,18 +132,12 @@ impl Row {
 
     /// Notes something that went wrong.
     pub fn add_trouble(&mut self, failure: &Failure, around: &Surroundings) {
-        self.hung |= matches!(failure.cause, Cause::Hung(_));
         self.troubles.push(Trouble {
             step: failure.step,
             code: failure.cause.code(),
             text: failure.to_string(),
             hints: hints::for_failure(failure, self.pid, self.state, around),
         });
-    }
-
-    /// Whether a call of the driver for it did not come back.
-    pub fn has_hung(&self) -> bool {
-        self.hung
     }
 
     /// Whether it waits in a lock that was not there before, though it was meant to work by now or never stopped.
@@ -211,7 +202,6 @@ pub(super) mod tests {
             state: Some(State::Running),
             steps: Vec::new(),
             troubles: Vec::new(),
-            hung: false,
         }
     }
 
