@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Parser, ValueEnum};
 
 use crate::driver::{kernel_driver_version, Driver, DriverError, GpuPair, State};
+use crate::exit::Exit;
 use crate::job;
+use crate::output;
 
 /// Callers search this text for flags; CRIU's plugin reads its first 2047 bytes.
 const HELP: &str = "\
@@ -82,18 +84,16 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let flags = match Flags::try_parse_from(arguments) {
         Ok(flags) => flags,
         Err(error) => {
-            eprintln!("{}\n{}", error.to_string().trim_end(), operations());
+            let text = error.to_string();
+            output::complain_plainly(format_args!("{}\n{}", text.trim_end(), operations()));
             return ExitCode::FAILURE;
         }
     };
     match perform(&flags) {
-        Ok(Some(text)) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(Some(text)) => output::say(&text, Exit::Done).into(),
         Ok(None) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("{text}");
+            output::complain_plainly(text);
             ExitCode::FAILURE
         }
     }

@@ -107,7 +107,7 @@ pub fn man(args: &ManArgs) -> Exit {
         Some(folder) => match write_pages(folder) {
             Ok(()) => Exit::Done,
             Err(error) => {
-                output::complain(&format_args!(
+                output::complain(format_args!(
                     "{}: {error}; is it a folder that may be written?",
                     folder.display()
                 ));
@@ -191,7 +191,7 @@ fn told(done: io::Result<()>) -> Exit {
         // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
         Err(error) => {
-            output::complain(&error);
+            output::complain(error);
             Exit::Failed
         }
     }

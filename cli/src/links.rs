@@ -23,7 +23,7 @@ pub fn run(args: &Args) -> Exit {
     match install(&args.folder) {
         Ok(text) => output::say(&text, Exit::Done),
         Err(error) => {
-            output::complain(&format_args!("{}/{NAME}: {error}", args.folder.display()));
+            output::complain(format_args!("{}/{NAME}: {error}", args.folder.display()));
             Exit::Failed
         }
     }

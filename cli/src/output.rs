@@ -1,5 +1,7 @@
-//! Writing to stdout and stderr. `println!` panics when the reader has closed the pipe; here that means: it has seen enough.
+//! Writing to stdout and stderr. `println!` and `eprintln!` panic when the reader has closed the pipe or the disk is full; here a
+//! closed stdout means that it has seen enough, and a stderr that takes nothing is no reason to stop.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -14,7 +16,7 @@ pub fn say(text: &str, ended: Exit) -> Exit {
         Ok(()) => ended,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ended,
         Err(error) => {
-            complain(&format_args!("stdout: {error}"));
+            complain(format_args!("stdout: {error}"));
             Exit::Failed
         }
     }
@@ -25,13 +27,18 @@ pub fn say_json(value: &impl Serialize, ended: Exit) -> Exit {
     match serde_json::to_string_pretty(value) {
         Ok(text) => say(&text, ended),
         Err(error) => {
-            complain(&error);
+            complain(error);
             Exit::Failed
         }
     }
 }
 
-/// Writes a line to stderr, with the program's name in front. That nobody hears it is no reason to end.
-pub fn complain(text: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "cudasnap: {text}");
+/// Writes a sentence to stderr, with the program's name in front.
+pub fn complain(sentence: impl Display) {
+    complain_plainly(format_args!("cudasnap: {sentence}"));
+}
+
+/// The same without the name.
+pub fn complain_plainly(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::process::identity::Identity;
 use crate::process::observe::resident_bytes;
+use crate::process::target::MemoryError;
 use crate::record::view::BufferView;
 use crate::record::{Control, Located, RecordError};
 use crate::units;
@@ -64,8 +65,14 @@ pub fn kept_buffer(identity: &Identity) -> Result<Dropped, RecordError> {
     if !buffer.state.is("kept") {
         return Ok(dropped);
     }
-    let resident = || resident_bytes(target, buffer.address, buffer.address + buffer.mapped);
+    let Some((start, end)) = buffer.range() else {
+        return Err(RecordError::Impossible);
+    };
+    let resident = || resident_bytes(target, start, end);
     dropped.before = resident()?;
+    identity
+        .check()
+        .map_err(|_| RecordError::Memory(MemoryError::Gone))?;
     // First, so that the library frees the buffer before it is used again, whatever becomes of the rest.
     record.write(Control::Drop)?;
     if dropped.before > 0 {
@@ -80,9 +87,12 @@ pub fn kept_buffer(identity: &Identity) -> Result<Dropped, RecordError> {
     Ok(dropped)
 }
 
+/// In a process of its own: see [`super::apart`].
 #[cfg(target_arch = "x86_64")]
 fn free_now(identity: &Identity, record: &Located, buffer: &BufferView) -> Result<(), String> {
-    super::free::pages(identity.target(), record, buffer).map_err(|why| why.to_string())
+    super::apart::run(|go_on| {
+        super::free::pages(identity, record, buffer, go_on).map_err(|why| why.to_string())
+    })
 }
 
 #[cfg(not(target_arch = "x86_64"))]

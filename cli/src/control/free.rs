@@ -8,8 +8,11 @@ use std::io;
 use std::time::Duration;
 
 use crate::control::inject::{self, InjectError, SystemCall};
+use crate::control::sandbox::Sandbox;
 use crate::control::stopped::{StopError, Stopped};
 use crate::process::cuda::CudaUse;
+use crate::process::identity::Identity;
+use crate::process::observe::has_flag;
 use crate::process::target::{Mapping, MemoryError, Target};
 use crate::record::view::BufferView;
 use crate::record::{Located, RecordError};
@@ -20,6 +23,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 const SLICE: u64 = 1 << 30;
 /// `MADV_DONTNEED_LOCKED` (Linux 5.18): the same for memory that is locked (mlockall).
 const DONTNEED_LOCKED: u64 = 24;
+/// What is freed of memory that is watched by userfaultfd may have to wait for the watcher, who would be stopped: flags of
+/// `VmFlags` in smaps.
+const WATCHED: [&str; 3] = ["um", "uw", "ui"];
 /// Calls in which the driver's thread waits for work, and the library never does.
 const WAITS: [i64; 7] = [
     libc::SYS_poll,
@@ -40,6 +46,14 @@ pub enum NotNow {
     Record(RecordError),
     /// What lies at the buffer's address is not, or not only, the memory of a buffer.
     Mappings,
+    /// The record names more memory than there is.
+    TooLong,
+    /// The memory is watched by userfaultfd.
+    Watched,
+    /// The tool has gone: nothing more is begun.
+    Abandoned,
+    /// A thread did not come back from the call.
+    Stuck(i32),
     /// A hugetlb buffer while the driver's thread is at work: it may be about to use it again.
     Busy,
     /// No thread waits in the kernel in a way that can be used.
@@ -56,6 +70,13 @@ impl fmt::Display for NotNow {
             NotNow::Stop(error) => write!(out, "{error}"),
             NotNow::Record(error) => write!(out, "the record: {error}"),
             NotNow::Mappings => write!(out, "other memory lies at the buffer's address"),
+            NotNow::TooLong => write!(out, "the buffer is longer than main memory and swap"),
+            NotNow::Watched => write!(out, "the buffer's memory is watched (userfaultfd)"),
+            NotNow::Abandoned => write!(out, "the tool was killed"),
+            NotNow::Stuck(tid) => write!(
+                out,
+                "its thread {tid} does not come back from madvise: it may have a wrong result of the call it waited in"
+            ),
             NotNow::Busy => write!(out, "the driver's thread is at work"),
             NotNow::NoThread => write!(out, "no thread of it waits in a system call"),
             NotNow::Refused(errno) => {
@@ -91,31 +112,66 @@ impl From<io::Error> for NotNow {
 }
 
 /// Frees all pages of the kept buffer. Ends early, without an error, when the buffer is no longer kept: the process has freed
-/// it, or uses it again.
+/// it, or uses it again. `go_on` is asked before each part.
 ///
 /// # Errors
 /// Why not, or not all.
-pub fn pages(target: Target, record: &Located, buffer: &BufferView) -> Result<(), NotNow> {
-    let mut done = 0;
-    while done < buffer.mapped {
-        let length = SLICE.min(buffer.mapped - done);
+pub fn pages(
+    identity: &Identity,
+    record: &Located,
+    buffer: &BufferView,
+    go_on: &dyn Fn() -> bool,
+) -> Result<(), NotNow> {
+    let target = identity.target();
+    let range = buffer.range().ok_or(NotNow::Mappings)?;
+    // A record that lies could keep the tool busy for hours.
+    if buffer.mapped > main_memory_and_swap() {
+        return Err(NotNow::TooLong);
+    }
+    if has_flag(target, range.0, range.1, &WATCHED)? {
+        return Err(NotNow::Watched);
+    }
+    let mut next = range.0;
+    while next < range.1 {
+        if !go_on() {
+            return Err(NotNow::Abandoned);
+        }
         let stopped = Stopped::within(target.pid(), LIMIT)?;
         // Every thread stands still: what the record says now holds until they go on.
         let now = record.read()?.buffer;
-        if !now.state.is("kept") || now.address != buffer.address {
+        if !now.state.is("kept") || now.range() != Some(range) {
             return Ok(());
         }
-        let range = (buffer.address, buffer.address + buffer.mapped);
-        if !is_buffers(&target.mappings()?, range) {
-            return Err(NotNow::Mappings);
-        }
-        if is_hugetlb(target, range.0)? && !driver_waits(target)? {
-            return Err(NotNow::Busy);
-        }
-        free_slice(target, &stopped, buffer.address + done, length)?;
-        done += length;
+        look(identity, range)?;
+        let length = SLICE.min(range.1 - next);
+        free_slice(target, &stopped, next, length)?;
+        next += length;
     }
     Ok(())
+}
+
+/// The last look at the stopped process: it is the one that was meant, and the range is a buffer that nobody uses.
+fn look(identity: &Identity, range: (u64, u64)) -> Result<(), NotNow> {
+    let target = identity.target();
+    identity.check().map_err(|_| StopError::Ended)?;
+    if !is_buffers(&target.mappings()?, range) {
+        return Err(NotNow::Mappings);
+    }
+    if is_hugetlb(target, range.0)? && !driver_waits(target)? {
+        return Err(NotNow::Busy);
+    }
+    Ok(())
+}
+
+/// Bytes; `u64::MAX` where the kernel does not say.
+fn main_memory_and_swap() -> u64 {
+    // SAFETY: the structure is plain numbers; all zero is one of its values.
+    let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` is valid for the call.
+    if unsafe { libc::sysinfo(&raw mut info) } != 0 {
+        return u64::MAX;
+    }
+    (info.totalram + info.totalswap).saturating_mul(u64::from(info.mem_unit))
 }
 
 /// Whether the whole range is plain private memory, or hugetlb memory, which has a name of its own.
@@ -183,10 +239,15 @@ fn free_slice(target: Target, stopped: &Stopped, address: u64, length: u64) -> R
 }
 
 fn in_some_thread(target: Target, stopped: &Stopped, call: &SystemCall) -> Result<i64, NotNow> {
+    let driver = Sandbox::of_driver(target)?;
     for &tid in stopped.threads() {
+        if !Sandbox::of(target, tid).is_ok_and(|thread| thread.allows_what(driver)) {
+            continue;
+        }
         match inject::system_call(target, tid, call) {
             Err(InjectError::Unusable) => {}
             Err(InjectError::Ended) => return Err(StopError::Ended.into()),
+            Err(InjectError::Stuck) => return Err(NotNow::Stuck(tid)),
             Err(InjectError::Os(error)) => return Err(NotNow::Os(error)),
             Ok(result) => return Ok(result),
         }

@@ -23,8 +23,10 @@ const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
 const SEGMENT: u64 = 0x33;
 /// Thread that is in no system call.
 const NO_CALL: u64 = u64::MAX;
-/// Until a thread that goes on to its old place has stopped there.
+/// Until a thread has made the call, or has stopped at its old place.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Until a thread that did not come back from the call comes back because it was asked to.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a call gave no result.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub enum InjectError {
     Unusable,
     /// The process has ended.
     Ended,
+    /// The thread does not come back from the call.
+    Stuck,
     /// A ptrace request failed.
     Os(io::Error),
 }
@@ -110,18 +114,31 @@ fn prepared(saved: &user_regs_struct, call: &SystemCall) -> Option<user_regs_str
 /// Runs the thread through one system call and returns its result. Signals that cannot be blocked are put into `held`.
 fn run(tid: i32, held: &mut Vec<i32>) -> Result<i64, InjectError> {
     let mut entered = false;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         ptrace::go_on_to_system_call(tid)?;
-        match ptrace::wait(tid, None)? {
+        match ptrace::wait(tid, Some(deadline))? {
             Some(Event::SystemCall) if entered => {
                 return Ok(ptrace::registers(tid)?.rax as i64);
             }
             Some(Event::SystemCall) => entered = true,
             Some(Event::Signal(signal)) => held.push(signal),
             Some(Event::Stopped) => {}
-            Some(Event::Ended) | None => return Err(InjectError::Ended),
+            Some(Event::Ended) => return Err(InjectError::Ended),
+            None => return Err(called_back(tid)?),
         }
     }
+}
+
+/// Calls a thread back that has not returned in time, so that it can be given what is its own. Returns what to report: what
+/// the call came to is not known.
+fn called_back(tid: i32) -> Result<InjectError, InjectError> {
+    ptrace::interrupt(tid)?;
+    Ok(match ptrace::wait(tid, Some(Instant::now() + LAST_WAIT))? {
+        Some(Event::Ended) => InjectError::Ended,
+        Some(_) => InjectError::Os(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
+        None => InjectError::Stuck,
+    })
 }
 
 /// Brings the thread from the end of the call to the kind of stop it was in before: there, and only there, the kernel starts

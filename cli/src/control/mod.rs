@@ -1,8 +1,11 @@
 //! `cudasnap mode` and `cudasnap drop`: the words of the record that may be written from outside, and what can be done at once.
 //!
 //! * [`drop`](mod@drop): what `cudasnap drop` does. [`free`]: frees a kept buffer's pages from outside, with [`stopped`] (a
-//!   process all of whose threads are stopped), [`inject`] (one system call in one of them) and [`ptrace`].
+//!   process all of whose threads are stopped), [`inject`] (one system call in one of them, chosen by [`sandbox`]) and
+//!   [`ptrace`]; all of that in a process of its own ([`apart`]).
 
+#[cfg(target_arch = "x86_64")]
+pub mod apart;
 pub mod drop;
 #[cfg(target_arch = "x86_64")]
 pub mod free;
@@ -11,7 +14,11 @@ pub mod inject;
 #[cfg(target_arch = "x86_64")]
 pub mod ptrace;
 #[cfg(target_arch = "x86_64")]
+pub mod sandbox;
+#[cfg(target_arch = "x86_64")]
 pub mod stopped;
+
+use std::fmt::Display;
 
 use clap::ValueEnum;
 use cudasnap_wire::Mode;
@@ -23,7 +30,7 @@ use crate::process::identity::Identity;
 use crate::process::rights;
 use crate::process::target::MemoryError;
 use crate::record::{Control, Located, RecordError};
-use crate::selection::Selection;
+use crate::selection::{Selection, SelectionError};
 use crate::status::text::printable;
 
 /// A mode, as people write it.
@@ -81,30 +88,54 @@ pub struct DropArgs {
 }
 
 #[derive(Serialize)]
-struct ModeReport<'a> {
+struct ModeReport {
     schema: u32,
+    status: u8,
     pid: i32,
-    before: &'a str,
-    after: &'a str,
+    /// `None`: it could not be read.
+    before: Option<String>,
+    after: Option<String>,
     /// Whether a buffer that exists now still has the mode from before.
     buffer_keeps_its_mode: bool,
+    /// Why not, in sentences.
+    errors: Vec<String>,
+}
+
+/// Why nothing was done for a process: one sentence, and the status that it means.
+#[derive(Debug)]
+struct Refusal {
+    text: String,
+    exit: Exit,
 }
 
 /// Prints or sets the mode of the next checkpoint.
 pub fn mode(args: &ModeArgs) -> Exit {
-    match Identity::of(args.pid) {
-        Ok(identity) => match set_mode(&identity, args) {
-            Ok(exit) => exit,
-            Err(error) => refused(args.pid, &error),
-        },
-        Err(error) => {
-            eprintln!("cudasnap: {error}");
-            Exit::Failed
+    let done = Identity::of(args.pid)
+        .map_err(|error| failed(&error))
+        .and_then(|identity| set_mode(&identity, args).map_err(|error| refusal(args.pid, &error)));
+    match done {
+        Ok(report) if args.json => output::say_json(&report, Exit::Done),
+        Ok(report) => output::say(&mode_text(&report, args.mode.is_some()), Exit::Done),
+        Err(Refusal { text, exit }) => {
+            output::complain(text);
+            if !args.json {
+                return exit;
+            }
+            let report = ModeReport {
+                schema: 1,
+                status: exit.status(),
+                pid: args.pid,
+                before: None,
+                after: None,
+                buffer_keeps_its_mode: false,
+                errors: vec![text],
+            };
+            output::say_json(&report, exit)
         }
     }
 }
 
-fn set_mode(identity: &Identity, args: &ModeArgs) -> Result<Exit, RecordError> {
+fn set_mode(identity: &Identity, args: &ModeArgs) -> Result<ModeReport, RecordError> {
     let record = Located::find(identity.target())?;
     let view = record.read()?;
     let before = view.mode.to_string();
@@ -115,34 +146,36 @@ fn set_mode(identity: &Identity, args: &ModeArgs) -> Result<Exit, RecordError> {
         .mode
         .map_or_else(|| before.clone(), |word| Mode::from(word).word().into());
     let idle = view.buffer.state.is("none") || view.buffer.state.is("kept");
-    let report = ModeReport {
+    Ok(ModeReport {
         schema: 1,
+        status: Exit::Done.status(),
         pid: args.pid,
-        before: &before,
-        after: &after,
         buffer_keeps_its_mode: !idle && args.mode.is_some() && before != after,
-    };
-    Ok(if args.json {
-        output::say_json(&report, Exit::Done)
-    } else {
-        output::say(&mode_text(&report, args.mode.is_some()), Exit::Done)
+        before: Some(before),
+        after: Some(after),
+        errors: Vec::new(),
     })
 }
 
-fn mode_text(report: &ModeReport<'_>, set: bool) -> String {
+fn mode_text(report: &ModeReport, set: bool) -> String {
+    let word = |mode: &Option<String>| mode.clone().unwrap_or_default();
+    let (before, after) = (word(&report.before), word(&report.after));
     match set {
-        false => report.before.into(),
+        false => before,
         true if report.buffer_keeps_its_mode => format!(
-            "{} -> {} (from the next checkpoint on: the buffer that exists keeps its mode until it is unmapped)",
-            report.before, report.after
+            "{before} -> {after} (from the next checkpoint on: the buffer that exists keeps its mode until it is unmapped)"
         ),
-        true => format!("{} -> {}", report.before, report.after),
+        true => format!("{before} -> {after}"),
     }
 }
 
 #[derive(Serialize)]
 struct DropReport {
     schema: u32,
+    status: u8,
+    /// Why not, in sentences.
+    errors: Vec<String>,
+    /// Those for which it was done.
     processes: Vec<DropLine>,
 }
 
@@ -156,38 +189,21 @@ struct DropLine {
 
 /// Frees the kept buffers of processes.
 pub fn drop(args: &DropArgs) -> Exit {
-    let processes = match args.processes.resolve() {
-        Ok(processes) => processes,
-        Err(errors) => {
-            errors
-                .iter()
-                .for_each(|error| eprintln!("cudasnap: {error}"));
-            return Exit::Failed;
-        }
+    let (lines, refusals) = match args.processes.resolve() {
+        Ok(processes) => drop_each(&processes),
+        Err(errors) => (Vec::new(), errors.iter().map(not_selected).collect()),
     };
-    let mut lines = Vec::new();
-    let mut failures = Vec::new();
-    for identity in &processes {
-        match drop::kept_buffer(identity) {
-            Ok(dropped) => lines.push(DropLine {
-                pid: identity.pid,
-                name: identity.name.clone(),
-                dropped,
-            }),
-            Err(error) => failures.push(refused(identity.pid, &error)),
-        }
-    }
-    let ended = match failures.first() {
-        None => Exit::Done,
-        Some(only) if processes.len() == 1 => *only,
-        Some(_) => Exit::SomeFailed,
-    };
+    let exit = drop_exit(lines.len(), &refusals);
+    let errors: Vec<String> = refusals.into_iter().map(|refusal| refusal.text).collect();
+    errors.iter().for_each(output::complain);
     if args.json {
         let report = DropReport {
             schema: 1,
+            status: exit.status(),
+            errors,
             processes: lines,
         };
-        return output::say_json(&report, ended);
+        return output::say_json(&report, exit);
     }
     let texts = lines.iter().map(|line| {
         let name = printable(&line.name);
@@ -195,19 +211,61 @@ pub fn drop(args: &DropArgs) -> Exit {
     });
     let text = texts.collect::<Vec<_>>().join("\n");
     if text.is_empty() {
-        return ended;
+        return exit;
     }
-    output::say(&text, ended)
+    output::say(&text, exit)
 }
 
-/// Says why there is no record to work on.
-fn refused(pid: i32, error: &RecordError) -> Exit {
-    if *error == RecordError::Memory(MemoryError::Denied) {
-        eprintln!("cudasnap: {}", rights::missing(pid));
-        return Exit::Refused;
+fn drop_each(processes: &[Identity]) -> (Vec<DropLine>, Vec<Refusal>) {
+    let mut lines = Vec::new();
+    let mut refusals = Vec::new();
+    for identity in processes {
+        match drop::kept_buffer(identity) {
+            Ok(dropped) => lines.push(DropLine {
+                pid: identity.pid,
+                name: identity.name.clone(),
+                dropped,
+            }),
+            Err(error) => refusals.push(refusal(identity.pid, &error)),
+        }
     }
-    eprintln!("cudasnap: process {pid}: {error}");
-    Exit::Failed
+    (lines, refusals)
+}
+
+/// As with the verbs: 3 when some failed; when all did 1, or 4 when all were refused.
+fn drop_exit(done: usize, refusals: &[Refusal]) -> Exit {
+    match refusals.first() {
+        None => Exit::Done,
+        Some(_) if done > 0 => Exit::SomeFailed,
+        Some(first) if refusals.iter().all(|other| other.exit == first.exit) => first.exit,
+        Some(_) => Exit::Failed,
+    }
+}
+
+fn failed(error: &dyn Display) -> Refusal {
+    Refusal {
+        text: error.to_string(),
+        exit: Exit::Failed,
+    }
+}
+
+fn not_selected(error: &SelectionError) -> Refusal {
+    let denied = matches!(error, SelectionError::NoCudaBelow { denied, .. } if *denied > 0);
+    Refusal {
+        text: error.to_string(),
+        exit: if denied { Exit::Refused } else { Exit::Failed },
+    }
+}
+
+/// Why there is no record to work on.
+fn refusal(pid: i32, error: &RecordError) -> Refusal {
+    if *error == RecordError::Memory(MemoryError::Denied) {
+        return Refusal {
+            text: rights::missing(pid).to_string(),
+            exit: Exit::Refused,
+        };
+    }
+    failed(&format_args!("process {pid}: {error}"))
 }
 
 #[cfg(test)]
@@ -216,15 +274,38 @@ mod tests {
 
     #[test]
     fn a_mode_is_told_before_and_after() {
-        let report = |after, buffer_keeps_its_mode| ModeReport {
+        let report = |after: &str, buffer_keeps_its_mode| ModeReport {
             schema: 1,
+            status: 0,
             pid: 1,
-            before: "on",
-            after,
+            before: Some("on".into()),
+            after: Some(after.into()),
             buffer_keeps_its_mode,
+            errors: Vec::new(),
         };
         assert_eq!(mode_text(&report("on", false), false), "on");
         assert_eq!(mode_text(&report("off", false), true), "on -> off");
         assert!(mode_text(&report("off", true), true).starts_with("on -> off (from the next"));
+    }
+
+    #[test]
+    fn the_status_of_a_drop_is_that_of_its_worst() {
+        let refusals = |exits: &[Exit]| {
+            let refusals = exits.iter().map(|exit| Refusal {
+                text: String::new(),
+                exit: *exit,
+            });
+            refusals.collect::<Vec<_>>()
+        };
+        for (done, exits, expected) in [
+            (0, &[][..], Exit::Done),
+            (2, &[], Exit::Done),
+            (0, &[Exit::Refused], Exit::Refused),
+            (0, &[Exit::Failed, Exit::Failed], Exit::Failed),
+            (0, &[Exit::Refused, Exit::Failed], Exit::Failed),
+            (1, &[Exit::Refused, Exit::Failed], Exit::SomeFailed),
+        ] {
+            assert_eq!(drop_exit(done, &refusals(exits)), expected, "{exits:?}");
+        }
     }
 }

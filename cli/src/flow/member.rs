@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::failure::{Cause, Failure};
-use super::plan::{leads_away, undo, Step};
+use super::failure::{Cause, Failure, ILLEGAL_STATE};
+use super::plan::{leads_away, undo, Ours, Step};
 use crate::driver::State;
 
 /// A step that succeeded.
@@ -48,8 +48,8 @@ pub struct Member {
     pub away: bool,
     /// Whether the steps that are left undo what was done.
     pub turned: bool,
-    /// Whether it is locked by us.
-    pub locked_by_us: bool,
+    /// What of its state is our doing.
+    pub ours: Ours,
     /// Whether it has ended.
     pub gone: bool,
     /// Whether a call did not come back in time.
@@ -73,7 +73,7 @@ impl Member {
             todo: steps.into(),
             busy: None,
             turned: false,
-            locked_by_us: false,
+            ours: Ours::default(),
             gone: false,
             hung: false,
             failure: None,
@@ -139,7 +139,7 @@ impl Member {
         self.turned = true;
         let led_to = self.made.last().map(|made| made.step.leads_to());
         let now = self.now.or(led_to).unwrap_or(self.before);
-        self.todo = undo(self.before, now, self.locked_by_us).into();
+        self.todo = undo(self.before, now, self.ours).into();
     }
 
     /// The call of the step under way came back.
@@ -152,18 +152,21 @@ impl Member {
         }
         match result {
             Ok(()) => {
-                match step {
-                    Step::Lock => self.locked_by_us = true,
-                    Step::Unlock => self.locked_by_us = false,
-                    Step::Checkpoint | Step::Restore => {}
-                }
+                self.ours.made(step);
                 self.made.push(Made {
                     step,
                     time,
                     undoing: self.turned,
                 });
             }
-            Err(cause) => self.fail(Some(step), cause),
+            Err(cause) => {
+                // A checkpoint that fails half-way may have been made. One that the state forbade was not begun: if the process
+                // is checkpointed all the same, somebody else has done that, and it is not ours to undo.
+                if step == Step::Checkpoint && cause.code() != ILLEGAL_STATE {
+                    self.ours.made(step);
+                }
+                self.fail(Some(step), cause);
+            }
         }
     }
 

@@ -112,7 +112,8 @@ impl Row {
     /// Takes over what the engine made of it; `parts` is what the library recorded about the steps that copy, in their order.
     pub fn take(&mut self, member: &Member, parts: &[(Step, Part)]) {
         self.state = member.now;
-        self.outcome = if member.failure.is_some() {
+        // One that could not be brought back is no better off than one that failed by itself.
+        self.outcome = if member.failure.is_some() || member.undo_failure.is_some() {
             Outcome::Failed
         } else if member.turned {
             Outcome::Undone
@@ -221,6 +222,23 @@ pub(super) mod tests {
             assert_eq!(exit(&rows, unnamed, None), expected, "{outcomes:?}");
             assert_eq!(exit(&rows, unnamed, Some(15)), Exit::Signal(15));
         }
+    }
+
+    #[test]
+    fn one_that_could_not_be_brought_back_has_failed() {
+        let mut member = Member::new(1, State::Running, vec![Step::Lock]);
+        member.turned = true;
+        let outcome = |member: &Member| {
+            let mut row = row(1, Untouched);
+            row.take(member, &[]);
+            row.outcome
+        };
+        assert_eq!(outcome(&member), Undone);
+        member.undo_failure = Some(Failure {
+            step: Some(Step::Unlock),
+            cause: Cause::Hung(std::time::Duration::from_secs(1)),
+        });
+        assert_eq!(outcome(&member), Failed);
     }
 
     #[test]

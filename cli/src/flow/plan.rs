@@ -111,15 +111,39 @@ pub fn plan(verb: Verb, state: State) -> Plan {
     }
 }
 
-/// The steps from `now` back to `before`. What was locked before stays locked; what somebody else locked
-/// meanwhile (`locked_by_us` is false) is not ours to unlock.
-pub fn undo(before: State, now: State, locked_by_us: bool) -> Vec<Step> {
+/// What of a process's state is the doing of this call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ours {
+    /// It was locked by us.
+    pub lock: bool,
+    /// It was checkpointed by us.
+    pub checkpoint: bool,
+}
+
+impl Ours {
+    /// A step was made.
+    pub fn made(&mut self, step: Step) {
+        match step {
+            Step::Lock => self.lock = true,
+            Step::Checkpoint => self.checkpoint = true,
+            Step::Restore => self.checkpoint = false,
+            Step::Unlock => self.lock = false,
+        }
+    }
+}
+
+/// The steps from `now` back to `before`. What was locked before stays locked; what somebody else locked or checkpointed
+/// meanwhile (it is not `ours`) is not ours to unlock or to restore.
+pub fn undo(before: State, now: State, ours: Ours) -> Vec<Step> {
     let mut steps = Vec::new();
-    if now == State::Checkpointed && before != State::Checkpointed {
+    if now == State::Checkpointed {
+        if before == State::Checkpointed || !ours.checkpoint {
+            return steps;
+        }
         steps.push(Step::Restore);
     }
     let held = matches!(now, State::Checkpointed | State::Locked);
-    if held && before == State::Running && locked_by_us {
+    if held && before == State::Running && ours.lock {
         steps.push(Step::Unlock);
     }
     steps
@@ -225,15 +249,35 @@ mod tests {
         assert_eq!(plan(Verb::Lock, State::Checkpointed), Plan::Impossible);
     }
 
+    fn ours(steps: &[Step]) -> Ours {
+        let mut ours = Ours::default();
+        steps.iter().for_each(|step| ours.made(*step));
+        ours
+    }
+
     #[test]
     fn what_was_locked_before_stays_locked() {
         assert_eq!(
-            undo(State::Locked, State::Checkpointed, false),
+            undo(
+                State::Locked,
+                State::Checkpointed,
+                ours(&[Step::Checkpoint])
+            ),
             [Step::Restore]
         );
-        assert_eq!(undo(State::Locked, State::Locked, false), []);
-        // Somebody else's lock, taken between our look and our step.
-        assert_eq!(undo(State::Running, State::Locked, false), []);
+        assert_eq!(undo(State::Locked, State::Locked, ours(&[])), []);
+    }
+
+    /// Taken between our look and our step.
+    #[test]
+    fn what_somebody_else_did_is_not_undone() {
+        assert_eq!(undo(State::Running, State::Locked, ours(&[])), []);
+        for before in [State::Running, State::Locked] {
+            for steps in [&[][..], &[Step::Lock]] {
+                let undone = undo(before, State::Checkpointed, ours(steps));
+                assert_eq!(undone, [], "{before} {steps:?}");
+            }
+        }
     }
 
     proptest! {
@@ -244,7 +288,7 @@ mod tests {
                 if leads_away(&steps) {
                     let made = &steps[..done.min(steps.len())];
                     let now = walk(before, made);
-                    let back = undo(before, now, made.contains(&Step::Lock));
+                    let back = undo(before, now, ours(made));
                     prop_assert_eq!(walk(now, &back), before);
                 }
             }

@@ -9,6 +9,7 @@ use super::failure::ILLEGAL_STATE;
 use super::outcome::{Library, Outcome, Row, StepRow, Trouble};
 use crate::driver::State;
 use crate::exit::Exit;
+use crate::output;
 use crate::units;
 
 /// Everything that a call came to.
@@ -44,7 +45,7 @@ impl Report<'_> {
 pub fn after_writing(result: io::Result<()>, exit: Exit) -> Exit {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            complain(&[format!("the result cannot be written: {error}")]);
+            complain([format!("the result cannot be written: {error}")]);
             if exit == Exit::Done {
                 Exit::Failed
             } else {
@@ -57,10 +58,7 @@ pub fn after_writing(result: io::Result<()>, exit: Exit) -> Exit {
 
 /// Writes sentences to stderr, each with the program's name in front.
 pub fn complain(sentences: &[String]) {
-    let mut out = io::stderr().lock();
-    for sentence in sentences {
-        let _ = writeln!(out, "cudasnap: {sentence}");
-    }
+    sentences.iter().for_each(output::complain);
 }
 
 /// Writes lines to stdout.
@@ -167,7 +165,7 @@ fn numbers(step: &StepRow) -> String {
         units::rate(recorded.bytes, time)
     );
     if step.library != Some(Library::Effective) {
-        let percent = recorded.copied * 100 / recorded.bytes.max(1);
+        let percent = u128::from(recorded.copied) * 100 / u128::from(recorded.bytes.max(1));
         return format!(
             "{bytes}, library not effective (mode {}, {percent} % of the copies)",
             recorded.mode
@@ -295,6 +293,11 @@ mod tests {
             told.ends_with("library not effective (mode observe, 0 % of the copies)"),
             "{told}"
         );
+        // A record that lies.
+        let mut absurd = recorded();
+        (absurd.bytes, absurd.copied) = (1, u64::MAX);
+        let told = numbers(&step(Library::NotEffective, Some(absurd)));
+        assert!(told.contains("1844674407370955161500 %"), "{told}");
         let told = numbers(&step(Library::NotEffective, None));
         assert_eq!(told, "in 1.03 s, library saw nothing of it");
     }

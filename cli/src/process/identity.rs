@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::target::{MemoryError, Target};
+use crate::foreign::printable;
 
 /// A process, told apart from a later one with the same id by the moment of its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,7 +18,7 @@ pub struct Identity {
     pub started: u64,
     /// Effective user.
     pub uid: u32,
-    /// Name (`comm`), at most 15 bytes.
+    /// Name (`comm`), at most 15 bytes, with escapes in place of control characters: it is foreign.
     pub name: String,
     /// Its ids in each pid namespace that it is in, from this process's one inwards; at least one.
     pub namespace_pids: Vec<i32>,
@@ -127,7 +128,7 @@ fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
         return Err(IdentityError::Thread {
             tid: pid,
             pid: owner,
-            name: name.trim_end().to_owned(),
+            name: printable(name.trim_end()),
         });
     }
     let stat = read("stat")?;
@@ -148,7 +149,7 @@ fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
         parent,
         started,
         uid: uid_in(&status),
-        name: line_of(&status, "Name").unwrap_or_default().to_owned(),
+        name: printable(line_of(&status, "Name").unwrap_or_default()),
         namespace_pids,
     };
     Ok((identity, state, status))

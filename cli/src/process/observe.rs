@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::foreign::printable;
 use crate::process::target::{MemoryError, Target};
 
 /// A thread.
@@ -64,7 +65,7 @@ pub fn threads(target: Target) -> Result<Vec<Thread>, MemoryError> {
         match target.proc_file(&format!("task/{tid}/comm")) {
             Ok(name) => found.push(Thread {
                 tid,
-                name: name.trim_end_matches('\n').to_owned(),
+                name: printable(name.trim_end_matches('\n')),
             }),
             Err(MemoryError::Gone) => {}
             Err(error) => return Err(error),
@@ -98,7 +99,7 @@ pub fn descriptors(target: Target) -> Result<Vec<Descriptor>, MemoryError> {
         if let Ok(link) = std::fs::read_link(format!("/proc/{}/fd/{number}", target.pid())) {
             found.push(Descriptor {
                 number,
-                refers_to: link.to_string_lossy().into_owned(),
+                refers_to: printable(&link.to_string_lossy()),
             });
         }
     }
@@ -125,6 +126,22 @@ pub fn huge_page_bytes(target: Target, start: u64, end: u64) -> Result<u64, Memo
 pub fn resident_bytes(target: Target, start: u64, end: u64) -> Result<u64, MemoryError> {
     let names = ["Rss", "Private_Hugetlb", "Shared_Hugetlb"];
     Ok(sum_in(&target.proc_file("smaps")?, &names, start, end))
+}
+
+/// Whether a mapping that touches the range has one of these flags (`VmFlags`, two letters each).
+pub fn has_flag(target: Target, start: u64, end: u64, flags: &[&str]) -> Result<bool, MemoryError> {
+    Ok(flag_in(&target.proc_file("smaps")?, flags, start, end))
+}
+
+fn flag_in(smaps: &str, flags: &[&str], start: u64, end: u64) -> bool {
+    let mut touches = false;
+    smaps.lines().any(|line| {
+        if let Some(mapping) = crate::process::target::Mapping::parse(line) {
+            touches = mapping.start < end && start < mapping.end;
+        }
+        let words = line.strip_prefix("VmFlags:").unwrap_or_default();
+        touches && words.split_whitespace().any(|word| flags.contains(&word))
+    })
 }
 
 /// The sum of these lines of `smaps` over the mappings that touch the range.
@@ -187,6 +204,14 @@ mod tests {
         assert_eq!(huge(0x2000, 0x2001), 4096);
         assert_eq!(huge(0x3000, 0x5000), 0);
         assert_eq!(huge(0, u64::MAX), 6144);
+    }
+
+    #[test]
+    fn flags_are_looked_for_inside_the_range_only() {
+        let smaps =
+            "1000-3000 rw-p 0 0:0 0\nVmFlags: rd wr mr\n5000-6000 rw-p 0 0:0 0\nVmFlags: rd um\n";
+        assert!(!flag_in(smaps, &["um"], 0x1000, 0x5000));
+        assert!(flag_in(smaps, &["uw", "um"], 0x1000, 0x5001));
     }
 
     #[test]

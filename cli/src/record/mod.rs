@@ -34,6 +34,8 @@ pub enum RecordError {
     Size(u32),
     /// A block was being written at every try.
     Busy,
+    /// What it says of the buffer cannot be.
+    Impossible,
 }
 
 impl fmt::Display for RecordError {
@@ -53,6 +55,12 @@ impl fmt::Display for RecordError {
                 "the record has {size} bytes, this tool needs {}",
                 size_of::<Record>()
             ),
+            RecordError::Impossible => {
+                write!(
+                    out,
+                    "the record names a buffer that cannot be: nothing was done"
+                )
+            }
             RecordError::Busy => write!(out, "busy: the record was being written at every try"),
         }
     }

@@ -137,6 +137,20 @@ pub struct BufferView {
     pub mapped: u64,
 }
 
+impl BufferView {
+    /// First address, and first address after it; `None` when no buffer can lie there: it begins and ends at a page, and is at
+    /// least as long as what the driver asked for.
+    pub fn range(&self) -> Option<(u64, u64)> {
+        const PAGE: u64 = 4096;
+        let end = self.address.checked_add(self.mapped)?;
+        let sound = self.mapped > 0
+            && self.mapped >= self.length
+            && self.address.is_multiple_of(PAGE)
+            && end.is_multiple_of(PAGE);
+        sound.then_some((self.address, end))
+    }
+}
+
 /// A named count or state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Named<T> {
@@ -365,6 +379,33 @@ mod tests {
             (&json["mode"], &json["current"]["end"]),
             (&77.into(), &"covered".into())
         );
+    }
+
+    #[test]
+    fn a_buffer_that_cannot_be_has_no_range() {
+        let range = |address, length, mapped| {
+            let record = wire::Record::new(0);
+            record.buffer.address.store(address, Relaxed);
+            record.buffer.length.store(length, Relaxed);
+            record.buffer.mapped.store(mapped, Relaxed);
+            RecordView::new(&record).buffer.range()
+        };
+        assert_eq!(range(0x20_0000, 100, 0x2000), Some((0x20_0000, 0x20_2000)));
+        for (address, length, mapped) in [
+            (0x20_0000, 0, 0),
+            (0x20_0000, 0x3000, 0x2000),
+            (0x20_0001, 100, 0x2000),
+            (0x20_0000, 100, 0x2001),
+            (0x7f00_0000_0000, 100, 0u64.wrapping_sub(0x1000)),
+            (u64::MAX - 0xfff, 100, 0x1000),
+            (u64::MAX - 0xfff, 100, 0x2000),
+        ] {
+            assert_eq!(
+                range(address, length, mapped),
+                None,
+                "{address:#x} {mapped:#x}"
+            );
+        }
     }
 
     #[test]

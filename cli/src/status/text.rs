@@ -91,18 +91,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Foreign text (names, paths, arguments) for showing: control characters, terminal sequences and invisible or reordering
-/// characters are written as escapes, all else stays.
-pub fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\\' | '"' | '\'' => shown.push(character),
-            _ => shown.extend(character.escape_debug()),
-        }
-    }
-    shown
-}
+pub use crate::foreign::printable;
 
 /// The same, cut to so many columns.
 pub fn printable_within(text: &str, columns: usize) -> String {

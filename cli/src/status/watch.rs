@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
+use crate::output;
 
 use super::text::Paper;
 use super::{complain, write, Args};
@@ -25,7 +26,7 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
     let signals = match listen() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("cudasnap: signals cannot be caught: {error}");
+            output::complain(format_args!("signals cannot be caught: {error}"));
             return Exit::Failed;
         }
     };
@@ -41,7 +42,7 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
         } else {
             let separator = if first || args.json { "" } else { "\n" };
             let shown = write(&format!("{separator}{}", args.show(&round, Paper::plain())));
-            complain(&round);
+            complain(round);
             shown
         };
         first = false;

@@ -18,6 +18,10 @@ use crate::process::identity::{Identity, IdentityError};
 enum Odd {
     /// Returns this error, changes nothing.
     Fail(u32),
+    /// Another caller makes the step just before.
+    Overtaken,
+    /// Makes the step and returns this error.
+    Late(u32),
     /// Returns success, changes nothing.
     Lie,
     /// Waits until the test's channel says so, then works.
@@ -96,6 +100,13 @@ impl Calls for Mock {
             all.get_mut(&(pid, step)).and_then(VecDeque::pop_front)
         };
         match odd {
+            Some(Odd::Overtaken) => {
+                self.states.lock().unwrap().insert(pid, step.leads_to());
+            }
+            Some(Odd::Late(code)) => {
+                self.states.lock().unwrap().insert(pid, step.leads_to());
+                return Err(refused(code));
+            }
             Some(Odd::Fail(code)) => return Err(refused(code)),
             Some(Odd::Lie) => return Ok(()),
             Some(Odd::Wait) => {
@@ -332,6 +343,32 @@ fn a_lock_that_somebody_else_took_meanwhile_is_not_undone() {
     bench.run(RULES);
     assert_eq!(bench.states(), [LOCKED]);
     assert_eq!(bench.mock.log(), [(1, Step::Lock)]);
+}
+
+/// Two calls for one process at once: the one that comes second must not undo what the first has done.
+#[test]
+fn a_checkpoint_that_somebody_else_made_meanwhile_is_not_undone() {
+    for before in [State::Running, State::Locked] {
+        let mut bench = Bench::new(Verb::Checkpoint, &[(1, before)]);
+        bench.mock.odd(1, Step::Checkpoint, Odd::Overtaken);
+        bench.run(RULES);
+        assert_eq!(bench.states(), [CHECKPOINTED], "from {before}");
+        let failure = bench.members[0].failure.clone().unwrap();
+        assert_eq!(
+            (failure.step, failure.cause.code()),
+            (Some(Step::Checkpoint), 401)
+        );
+        assert_eq!(bench.mock.log().last(), Some(&(1, Step::Checkpoint)));
+    }
+}
+
+/// One that was made half-way is ours: it is brought back.
+#[test]
+fn a_checkpoint_that_failed_and_was_made_all_the_same_is_undone() {
+    let mut bench = Bench::new(Verb::Checkpoint, &[(1, State::Running)]);
+    bench.mock.odd(1, Step::Checkpoint, Odd::Late(304));
+    bench.run(RULES);
+    assert_eq!(bench.states(), [RUNNING]);
 }
 
 #[test]
