@@ -117,7 +117,7 @@ pub fn mode(args: &ModeArgs) -> Exit {
         Ok(report) if args.json => output::say_json(&report, Exit::Done),
         Ok(report) => output::say(&mode_text(&report, args.mode.is_some()), Exit::Done),
         Err(Refusal { text, exit }) => {
-            output::complain(text);
+            output::complain(&text);
             if !args.json {
                 return exit;
             }

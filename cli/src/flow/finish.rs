@@ -56,8 +56,8 @@ impl<'a> Finish<'a> {
         } else {
             &self.targets.without_cuda
         });
-        report::complain(self.errors);
-        report::complain(report::remarks(rows, self.signal));
+        report::complain(&self.errors);
+        report::complain(&report::remarks(rows, self.signal));
         let written = if self.common.json {
             self.report().print()
         } else {

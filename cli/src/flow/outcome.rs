@@ -191,6 +191,7 @@ pub fn exit(rows: &[Row], unnamed: usize, signal: Option<i32>) -> Exit {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::flow::failure::Cause;
     use Outcome::{Already, Done, Failed, NoCuda, Undone, Untouched};
 
     pub fn row(pid: i32, outcome: Outcome) -> Row {

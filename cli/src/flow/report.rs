@@ -45,7 +45,7 @@ impl Report<'_> {
 pub fn after_writing(result: io::Result<()>, exit: Exit) -> Exit {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            complain([format!("the result cannot be written: {error}")]);
+            complain(&[format!("the result cannot be written: {error}")]);
             if exit == Exit::Done {
                 Exit::Failed
             } else {

@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Exit {
     }
     let round = args.look();
     let shown = write(&args.show(&round, Paper::of_stdout()));
-    complain(round);
+    complain(&round);
     match shown {
         Ok(()) => round.exit(),
         Err(exit) => exit,

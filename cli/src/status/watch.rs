@@ -42,7 +42,7 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
         } else {
             let separator = if first || args.json { "" } else { "\n" };
             let shown = write(&format!("{separator}{}", args.show(&round, Paper::plain())));
-            complain(round);
+            complain(&round);
             shown
         };
         first = false;
