@@ -5,12 +5,15 @@
 //! is the driver's own text.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser, ValueEnum};
 
 use crate::driver::{kernel_driver_version, Driver, DriverError, GpuPair, State};
+use crate::exit::Exit;
 use crate::job;
+use crate::output;
 
 /// Callers search this text for flags; CRIU's plugin reads its first 2047 bytes.
 const HELP: &str = "\
@@ -82,18 +85,18 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let flags = match Flags::try_parse_from(arguments) {
         Ok(flags) => flags,
         Err(error) => {
-            eprintln!("{}\n{}", error.to_string().trim_end(), operations());
+            let text = format!("{}\n{}", error.to_string().trim_end(), operations());
+            let _ = writeln!(io::stderr(), "{text}");
             return ExitCode::FAILURE;
         }
     };
     match perform(&flags) {
         Ok(Some(text)) => {
-            println!("{text}");
-            ExitCode::SUCCESS
+            output::say(&text, Exit::Done).into()
         }
         Ok(None) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("{text}");
+            let _ = writeln!(io::stderr(), "{text}");
             ExitCode::FAILURE
         }
     }

@@ -8,6 +8,7 @@
 //! * [`record`]: finds, copies and steers the record that the shim keeps in the target.
 //! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
 //! * [`shim_library`]: the library's file. [`units`], [`exit`], [`output`]: words, statuses, stdout.
+//! * [`foreign_text`], [`foreign_file`]: what others wrote, made harmless for a terminal; opened without waiting for a pipe.
 //!
 //! The commands: [`grammar`] is the whole command line; [`flow`] (lock, checkpoint, restore, unlock, toggle, state), [`run`],
 //! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`links`], [`generate`] (completions, man pages); [`dropin`]
@@ -23,6 +24,8 @@ pub mod driver;
 pub mod dropin;
 pub mod exit;
 pub mod flow;
+pub mod foreign_file;
+pub mod foreign_text;
 pub mod generate;
 pub mod gpus;
 pub mod grammar;

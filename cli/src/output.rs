@@ -1,5 +1,7 @@
-//! Writing to stdout. `println!` panics when the reader has closed the pipe; here that means: it has seen enough.
+//! Writing to stdout and stderr. `println!` and `eprintln!` panic when the reader has closed the pipe; here that means: it has
+//! seen enough.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -14,7 +16,7 @@ pub fn say(text: &str, ended: Exit) -> Exit {
         Ok(()) => ended,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ended,
         Err(error) => {
-            eprintln!("cudasnap: stdout: {error}");
+            complain(&format_args!("stdout: {error}"));
             Exit::Failed
         }
     }
@@ -25,8 +27,13 @@ pub fn say_json(value: &impl Serialize, ended: Exit) -> Exit {
     match serde_json::to_string_pretty(value) {
         Ok(text) => say(&text, ended),
         Err(error) => {
-            eprintln!("cudasnap: {error}");
+            complain(&error);
             Exit::Failed
         }
     }
+}
+
+/// Says a line on stderr, behind the name of this program. Nobody is left to tell when that fails.
+pub fn complain(line: &dyn Display) {
+    let _ = writeln!(io::stderr().lock(), "cudasnap: {line}");
 }

@@ -139,7 +139,7 @@ impl Looked {
         if uses.map_err(|error| Stop::memory(pid, &error))? == CudaUse::None {
             return Err(Stop::refused(format!(
                 "process {pid} ({}) does not use CUDA: libcuda is not mapped in it",
-                self.identity.name
+                self.identity.shown_name()
             )));
         }
         let span = match (&place.at, &place.before) {
@@ -240,7 +240,7 @@ fn listed(candidates: &[Candidate]) -> String {
 
 /// Why there is no buffer to work on, and what to do.
 fn refusal(identity: &Identity, verdict: &Verdict) -> String {
-    let Identity { pid, name, .. } = identity;
+    let (pid, name) = (identity.pid, identity.shown_name());
     match verdict {
         Verdict::UnderWay(direction) => {
             format!("a {direction} of process {pid} ({name}) is going on: try again when it has ended")

@@ -18,6 +18,7 @@ use cudasnap_wire::Mode;
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::foreign_text::printable;
 use crate::output;
 use crate::process::identity::Identity;
 use crate::process::rights;
@@ -97,7 +98,7 @@ pub fn mode(args: &ModeArgs) -> Exit {
             Err(error) => refused(args.pid, &error),
         },
         Err(error) => {
-            eprintln!("cudasnap: {error}");
+            output::complain(&error);
             Exit::Failed
         }
     }
@@ -160,7 +161,7 @@ pub fn drop(args: &DropArgs) -> Exit {
         Err(errors) => {
             errors
                 .iter()
-                .for_each(|error| eprintln!("cudasnap: {error}"));
+                .for_each(|error| output::complain(error));
             return Exit::Failed;
         }
     };
@@ -190,7 +191,7 @@ pub fn drop(args: &DropArgs) -> Exit {
     }
     let texts = lines
         .iter()
-        .map(|line| format!("{} ({}): {}", line.pid, line.name, line.dropped.text()));
+        .map(|line| format!("{} ({}): {}", line.pid, printable(&line.name), line.dropped.text()));
     let text = texts.collect::<Vec<_>>().join("\n");
     if text.is_empty() {
         return ended;
@@ -201,10 +202,10 @@ pub fn drop(args: &DropArgs) -> Exit {
 /// Says why there is no record to work on.
 fn refused(pid: i32, error: &RecordError) -> Exit {
     if *error == RecordError::Memory(MemoryError::Denied) {
-        eprintln!("cudasnap: {}", rights::missing(pid));
+        output::complain(&rights::missing(pid));
         return Exit::Refused;
     }
-    eprintln!("cudasnap: process {pid}: {error}");
+    output::complain(&format_args!("process {pid}: {error}"));
     Exit::Failed
 }
 

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::control::ptrace::{self, Event};
+use crate::foreign_text::printable;
 use crate::process::identity::{line_of, number_of};
 use crate::process::observe::threads;
 use crate::process::target::{MemoryError, Target};
@@ -30,7 +31,7 @@ impl fmt::Display for StopError {
         match self {
             StopError::Traced(by) => {
                 let name = Target::new(*by).proc_file("comm").unwrap_or_default();
-                write!(out, "process {by} ({}) is tracing it", name.trim_end())
+                write!(out, "process {by} ({}) is tracing it", printable(name.trim_end()))
             }
             StopError::Denied => write!(out, "this process may not trace it (ptrace)"),
             StopError::Ended => write!(out, "it has ended"),

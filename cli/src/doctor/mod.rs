@@ -91,7 +91,7 @@ fn for_restore(args: &Args, images: &Path) -> Exit {
             show(args, &groups, ended(args, &counts, Exit::Refused))
         }
         Err(error) => {
-            eprintln!("cudasnap: {error}");
+            output::complain(&error);
             Exit::Failed
         }
     }

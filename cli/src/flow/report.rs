@@ -9,6 +9,7 @@ use super::failure::ILLEGAL_STATE;
 use super::outcome::{Library, Outcome, Row, StepRow, Trouble};
 use crate::driver::State;
 use crate::exit::Exit;
+use crate::foreign_text::printable;
 use crate::units;
 
 /// Everything that a call came to.
@@ -111,9 +112,9 @@ pub fn lines(rows: &[Row]) -> Vec<String> {
 
 fn name(row: &Row) -> String {
     if row.namespace_pid == row.pid {
-        row.name.clone()
+        printable(&row.name)
     } else {
-        format!("{} ({} in its container)", row.name, row.namespace_pid)
+        format!("{} ({} in its container)", printable(&row.name), row.namespace_pid)
     }
 }
 
@@ -185,7 +186,7 @@ fn numbers(step: &StepRow) -> String {
 pub fn remarks(rows: &[Row], signal: Option<i32>) -> Vec<String> {
     let mut remarks = Vec::new();
     for row in rows {
-        let who = format!("process {} ({})", row.pid, row.name);
+        let who = format!("process {} ({})", row.pid, printable(&row.name));
         for trouble in &row.troubles {
             remarks.push(format!("{who}: {}", trouble.text));
             remarks.extend(trouble.hints.iter().map(|hint| format!("  {hint}")));

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::target::{MemoryError, Target};
+use crate::foreign_text::printable;
 
 /// A process, told apart from a later one with the same id by the moment of its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,7 +52,8 @@ impl fmt::Display for IdentityError {
             IdentityError::NoSuchProcess(pid) => write!(out, "no process has the id {pid}"),
             IdentityError::Thread { tid, pid, name } => write!(
                 out,
-                "{tid} is a thread of process {pid} ({name}): give the process's id, {pid}"
+                "{tid} is a thread of process {pid} ({}): give the process's id, {pid}",
+                printable(name)
             ),
             IdentityError::Zombie(pid) => {
                 write!(out, "process {pid} has ended, its parent has not collected it")
@@ -99,6 +101,11 @@ impl Identity {
         } else {
             Err(IdentityError::Reused(self.pid))
         }
+    }
+
+    /// Its name, for showing.
+    pub fn shown_name(&self) -> String {
+        printable(&self.name)
     }
 
     /// The process's memory and mappings.
@@ -202,6 +209,19 @@ mod tests {
         // SAFETY: takes nothing, cannot fail.
         assert_eq!(own.uid, unsafe { libc::geteuid() });
         assert!(own.started > 0 && own.parent > 0);
+    }
+
+    #[test]
+    fn a_name_cannot_command_the_terminal() {
+        let mut own = Identity::of(std::process::id() as i32).unwrap();
+        own.name = "\u{1b}[2J".into();
+        assert_eq!(own.shown_name(), "\\u{1b}[2J");
+        let thread = IdentityError::Thread {
+            tid: 2,
+            pid: 1,
+            name: own.name,
+        };
+        assert!(!thread.to_string().contains('\u{1b}'));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Another process's memory and mappings.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 
 use serde::Serialize;
 
@@ -155,6 +155,15 @@ impl Target {
     /// A file of `/proc/PID` as text; bytes that are not UTF-8 (in a path) are replaced.
     pub(crate) fn proc_file(&self, name: &str) -> Result<String, MemoryError> {
         let bytes = std::fs::read(format!("/proc/{}/{name}", self.pid))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The beginning of such a file, at most `limit` bytes: a process says itself how long its command line and its environment
+    /// are, and may say that they are all of its address space.
+    pub(crate) fn proc_file_within(&self, name: &str, limit: u64) -> Result<String, MemoryError> {
+        let file = std::fs::File::open(format!("/proc/{}/{name}", self.pid))?;
+        let mut bytes = Vec::new();
+        file.take(limit).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

@@ -30,6 +30,9 @@ use super::relatives::{cuda_below, library_above};
 /// More threads than this do not help: the kernel's work is short.
 const THREADS: usize = 16;
 
+/// Bytes of a command line that are looked at. A single argument cannot be longer than 128 KiB.
+const COMMAND: u64 = 1 << 20;
+
 /// How much is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
@@ -253,7 +256,7 @@ fn anonymous(identity: &Identity) -> u64 {
 }
 
 fn command_of(target: Target) -> Vec<String> {
-    let text = target.proc_file("cmdline").unwrap_or_default();
+    let text = target.proc_file_within("cmdline", COMMAND).unwrap_or_default();
     let arguments = text.strip_suffix('\0').unwrap_or(&text).split('\0');
     arguments
         .filter(|_| !text.is_empty())

@@ -25,7 +25,7 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
     let signals = match listen() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("cudasnap: signals cannot be caught: {error}");
+            crate::output::complain(&format_args!("signals cannot be caught: {error}"));
             return Exit::Failed;
         }
     };
