@@ -1,17 +1,22 @@
 //! Where the buffer of a process is: the library's record says so, or else the command line.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use super::appeared::{self, Candidate, Usage};
 use super::stop::Stop;
 use super::verdict::{Stamp, Verdict};
 use super::words::{At, Span};
+use crate::foreign_file;
 use crate::process::cuda::CudaUse;
 use crate::process::identity::Identity;
 use crate::process::observe::descriptors;
 use crate::process::target::{Mapping, MemoryError};
 use crate::record::view::RecordView;
 use crate::record::{Located, RecordError};
+
+/// Longest copy of `/proc/PID/maps` that is read: 65,530 mappings with the longest paths.
+const LARGEST_MAPS: u64 = 512 << 20;
 
 /// What the command line says about the buffer's place.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -169,7 +174,8 @@ impl Looked {
     }
 
     fn since(&self, file: &std::path::Path) -> Result<Span, Stop> {
-        let text = std::fs::read(file).map_err(|error| Stop::file(file, &error))?;
+        let text = File::open(file).and_then(|open| foreign_file::read(open, LARGEST_MAPS));
+        let text = text.map_err(|error| Stop::file(file, &error))?;
         let before = appeared::parse_before(&String::from_utf8_lossy(&text), &self.mappings)
             .map_err(|why| Stop::refused(format!("{}: {why}", file.display())))?;
         let candidates = appeared::candidates(&self.usages()?, Some(&before));

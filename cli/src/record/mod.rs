@@ -3,6 +3,7 @@
 pub mod elf;
 pub mod view;
 
+use std::cell::Cell;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,12 +11,14 @@ use std::time::Duration;
 
 use cudasnap_wire::{Mode, Record, MAGIC, SYMBOL, VERSION};
 
-use crate::process::target::{Mapping, MemoryError, Target};
+use crate::process::target::{Mapping, Memory, MemoryError, Target};
 use crate::record::elf::find_symbol;
 use crate::record::view::RecordView;
 
 /// Readings of a record before it is called busy. A block is written within microseconds.
 const TRIES: u32 = 50;
+/// Readings of a process's memory in the search for a record; an image needs one, a library some ten.
+const READINGS: u32 = 1 << 20;
 /// Pause after a reading that met a writer.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -102,8 +105,9 @@ impl Located {
         let mut unsound = None;
         let mut images: Vec<&Mapping> = mappings.iter().filter(|it| it.is_image()).collect();
         images.sort_by_key(|mapping| !mapping.path.contains("cudasnap"));
+        let memory = Metered::new(target);
         for mapping in images {
-            let Some(symbol) = find_symbol(&target, mapping.start, SYMBOL)? else {
+            let Some(symbol) = find_symbol(&memory, mapping.start, SYMBOL)? else {
                 continue;
             };
             match check(&target, symbol.address, symbol.size) {
@@ -170,6 +174,31 @@ impl Located {
         let record = copy_record(&self.target, self.address)?;
         check_head(&record)?;
         Ok(record)
+    }
+}
+
+/// Memory of which only so much is read: a process could have tens of thousands of images, each made to take long.
+struct Metered {
+    target: Target,
+    left: Cell<u32>,
+}
+
+impl Metered {
+    fn new(target: Target) -> Self {
+        Metered {
+            target,
+            left: Cell::new(READINGS),
+        }
+    }
+}
+
+impl Memory for Metered {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Err(MemoryError::Unmapped(address));
+        };
+        self.left.set(left);
+        self.target.read(address, into)
     }
 }
 
@@ -286,6 +315,20 @@ mod tests {
     #[test]
     fn this_process_has_no_shim() {
         assert_eq!(Located::find(own()).unwrap_err(), RecordError::NotLoaded);
+    }
+
+    #[test]
+    fn the_search_ends_after_so_many_readings() {
+        let word = 7u64;
+        let memory = Metered::new(own());
+        memory.left.set(1);
+        let mut bytes = [0; 8];
+        let address = &raw const word as u64;
+        memory.read(address, &mut bytes).unwrap();
+        assert_eq!(
+            memory.read(address, &mut bytes),
+            Err(MemoryError::Unmapped(address))
+        );
     }
 
     #[test]
