@@ -91,9 +91,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         }
     };
     match perform(&flags) {
-        Ok(Some(text)) => {
-            output::say(&text, Exit::Done).into()
-        }
+        Ok(Some(text)) => output::say(&text, Exit::Done).into(),
         Ok(None) => ExitCode::SUCCESS,
         Err(text) => {
             let _ = writeln!(io::stderr(), "{text}");

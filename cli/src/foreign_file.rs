@@ -47,9 +47,7 @@ pub fn open_below(root: &Path, path: &Path) -> io::Result<Option<(File, Metadata
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     match openat2(&folder, path, flags, Mode::empty(), inside) {
         // Before Linux 5.6, or a filter of system calls: links are then followed as this process sees them.
-        Err(Errno::NOSYS | Errno::PERM) => {
-            open(&root.join(path.strip_prefix("/").unwrap_or(path)))
-        }
+        Err(Errno::NOSYS | Errno::PERM) => open(&root.join(path.strip_prefix("/").unwrap_or(path))),
         Err(error) => Err(error.into()),
         Ok(place) => regular(place, Path::new("")),
     }
@@ -105,8 +103,7 @@ impl Elf {
     }
 
     fn take(&self, bytes: u64) -> Result<(), ()> {
-        self.left
-            .set(self.left.get().checked_sub(bytes).ok_or(())?);
+        self.left.set(self.left.get().checked_sub(bytes).ok_or(())?);
         Ok(())
     }
 }
@@ -164,15 +161,25 @@ mod tests {
         let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
         // SAFETY: a terminated string, valid for the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        for (link, to) in [("zero", "/dev/zero"), ("kmsg", "/proc/kmsg"), ("up", "/proc/self/maps")] {
+        for (link, to) in [
+            ("zero", "/dev/zero"),
+            ("kmsg", "/proc/kmsg"),
+            ("up", "/proc/self/maps"),
+        ] {
             symlink(to, folder.path(link)).unwrap();
             assert!(open(&folder.path(link)).unwrap().is_none(), "{to}");
         }
         assert!(open(&pipe).unwrap().is_none() && open(&folder.0).unwrap().is_none());
-        assert_eq!(open(&folder.path("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            open(&folder.path("none")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         std::fs::write(folder.path("file"), "text").unwrap();
         let (file, metadata) = open(&folder.path("file")).unwrap().unwrap();
-        assert_eq!((metadata.len(), read(file, 4).unwrap()), (4, b"text".to_vec()));
+        assert_eq!(
+            (metadata.len(), read(file, 4).unwrap()),
+            (4, b"text".to_vec())
+        );
         let (file, _) = open(&folder.path("file")).unwrap().unwrap();
         assert!(read(file, 3).is_err());
     }
@@ -203,6 +210,9 @@ mod tests {
         assert!((&elf).read_bytes_at(0, 1 << 39).is_err());
         assert!((&elf).read_bytes_at(0, 64).is_ok());
         assert!((&elf).read_bytes_at_until(0..1 << 40, 1).is_err());
-        assert!((&elf).read_bytes_at(0, Elf::LIMIT).is_err(), "64 bytes are taken");
+        assert!(
+            (&elf).read_bytes_at(0, Elf::LIMIT).is_err(),
+            "64 bytes are taken"
+        );
     }
 }

@@ -127,7 +127,12 @@ impl Listing {
     }
 
     fn to_text(&self) -> String {
-        let mut text = format!("process {} ({}): {}\n", self.pid, printable(&self.name), self.state);
+        let mut text = format!(
+            "process {} ({}): {}\n",
+            self.pid,
+            printable(&self.name),
+            self.state
+        );
         if self.buffers.is_empty() {
             text.push_str("no buffer\n");
         } else {

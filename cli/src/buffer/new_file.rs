@@ -83,7 +83,9 @@ impl Drop for NewFile {
 fn sync_folder(folder: &Path) -> io::Result<()> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     match synced.as_ref().map_err(io::Error::raw_os_error) {
-        Err(Some(libc::EACCES | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS | libc::EBADF)) => Ok(()),
+        Err(Some(libc::EACCES | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS | libc::EBADF)) => {
+            Ok(())
+        }
         _ => synced,
     }
 }

@@ -159,9 +159,7 @@ pub fn drop(args: &DropArgs) -> Exit {
     let processes = match args.processes.resolve() {
         Ok(processes) => processes,
         Err(errors) => {
-            errors
-                .iter()
-                .for_each(|error| output::complain(error));
+            errors.iter().for_each(|error| output::complain(error));
             return Exit::Failed;
         }
     };
@@ -189,9 +187,14 @@ pub fn drop(args: &DropArgs) -> Exit {
         };
         return output::say_json(&report, ended);
     }
-    let texts = lines
-        .iter()
-        .map(|line| format!("{} ({}): {}", line.pid, printable(&line.name), line.dropped.text()));
+    let texts = lines.iter().map(|line| {
+        format!(
+            "{} ({}): {}",
+            line.pid,
+            printable(&line.name),
+            line.dropped.text()
+        )
+    });
     let text = texts.collect::<Vec<_>>().join("\n");
     if text.is_empty() {
         return ended;

@@ -31,7 +31,11 @@ impl fmt::Display for StopError {
         match self {
             StopError::Traced(by) => {
                 let name = Target::new(*by).proc_file("comm").unwrap_or_default();
-                write!(out, "process {by} ({}) is tracing it", printable(name.trim_end()))
+                write!(
+                    out,
+                    "process {by} ({}) is tracing it",
+                    printable(name.trim_end())
+                )
             }
             StopError::Denied => write!(out, "this process may not trace it (ptrace)"),
             StopError::Ended => write!(out, "it has ended"),

@@ -114,7 +114,11 @@ fn name(row: &Row) -> String {
     if row.namespace_pid == row.pid {
         printable(&row.name)
     } else {
-        format!("{} ({} in its container)", printable(&row.name), row.namespace_pid)
+        format!(
+            "{} ({} in its container)",
+            printable(&row.name),
+            row.namespace_pid
+        )
     }
 }
 

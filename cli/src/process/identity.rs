@@ -42,6 +42,10 @@ pub enum IdentityError {
     Zombie(i32),
     /// The id belongs to another process by now.
     Reused(i32),
+    /// It exists, and `/proc` does not show it.
+    Hidden(i32),
+    /// There is no `/proc`.
+    NoProc,
     /// `/proc` cannot be read.
     Unreadable(i32, MemoryError),
 }
@@ -61,6 +65,15 @@ impl fmt::Display for IdentityError {
             IdentityError::Reused(pid) => write!(
                 out,
                 "the process that had the id {pid} has ended, and another one has it now: nothing was done to that one"
+            ),
+            IdentityError::Hidden(pid) => write!(
+                out,
+                "process {pid} exists, and /proc does not show it: /proc is mounted with hidepid (run as root), or is that of another \
+                 pid namespace (mount -t proc proc /proc)"
+            ),
+            IdentityError::NoProc => write!(
+                out,
+                "/proc is not mounted: no process can be looked at (mount -t proc proc /proc)"
             ),
             IdentityError::Unreadable(pid, error) => write!(out, "/proc/{pid}: {error}"),
         }
@@ -123,7 +136,7 @@ fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
     let target = Target::new(pid);
     let read = |name| {
         target.proc_file(name).map_err(|error| match error {
-            MemoryError::Gone => IdentityError::NoSuchProcess(pid),
+            MemoryError::Gone => unseen(pid),
             error => IdentityError::Unreadable(pid, error),
         })
     };
@@ -159,6 +172,23 @@ fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
         namespace_pids,
     };
     Ok((identity, state, status))
+}
+
+/// Why `/proc` does not show a process.
+fn unseen(pid: i32) -> IdentityError {
+    if !is_proc_there() {
+        return IdentityError::NoProc;
+    }
+    let asked = rustix::process::Pid::from_raw(pid).map(rustix::process::test_kill_process);
+    match asked {
+        Some(Ok(()) | Err(rustix::io::Errno::PERM)) => IdentityError::Hidden(pid),
+        _ => IdentityError::NoSuchProcess(pid),
+    }
+}
+
+/// Whether there is a `/proc` that shows this process.
+pub(crate) fn is_proc_there() -> bool {
+    std::path::Path::new("/proc/self/stat").exists()
 }
 
 /// Effective user in the text of a `status` file.

@@ -4,6 +4,7 @@ pub mod elf;
 pub mod view;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
@@ -103,7 +104,7 @@ impl Located {
     /// As [`Located::find`].
     pub fn find_in(target: Target, mappings: &[Mapping]) -> Result<Self, RecordError> {
         let mut unsound = None;
-        let mut images: Vec<&Mapping> = mappings.iter().filter(|it| it.is_image()).collect();
+        let mut images = images(mappings);
         images.sort_by_key(|mapping| !mapping.path.contains("cudasnap"));
         let memory = Metered::new(target);
         for mapping in images {
@@ -175,6 +176,19 @@ impl Located {
         check_head(&record)?;
         Ok(record)
     }
+}
+
+/// The images of programs and libraries: files of which a part may be executed. Data that is mapped, such as the weights of a model,
+/// is not looked into.
+fn images(mappings: &[Mapping]) -> Vec<&Mapping> {
+    let executed = mappings.iter().filter(|mapping| mapping.executable);
+    let executed: HashSet<(u64, &str)> = executed
+        .map(|mapping| (mapping.inode, mapping.path.as_str()))
+        .collect();
+    let images = mappings.iter().filter(|mapping| mapping.is_image());
+    images
+        .filter(|mapping| executed.contains(&(mapping.inode, mapping.path.as_str())))
+        .collect()
 }
 
 /// Memory of which only so much is read: a process could have tens of thousands of images, each made to take long.
@@ -315,6 +329,20 @@ mod tests {
     #[test]
     fn this_process_has_no_shim() {
         assert_eq!(Located::find(own()).unwrap_err(), RecordError::NotLoaded);
+    }
+
+    #[test]
+    fn only_files_that_are_executed_are_images() {
+        let lines = [
+            "1000-2000 r--p 00000000 fe:00 42 /x/lib.so",
+            "2000-3000 r-xp 00001000 fe:00 42 /x/lib.so",
+            "4000-5000 r--p 00000000 fe:00 43 /x/model.safetensors",
+            "6000-7000 r-xp 00000000 fe:00 44 /x/old.so (deleted)",
+            "8000-9000 r-xp 00000000 00:00 0 [vdso]",
+        ];
+        let mappings = lines.map(|line| Mapping::parse(line).unwrap());
+        let starts: Vec<u64> = images(&mappings).iter().map(|image| image.start).collect();
+        assert_eq!(starts, [0x1000, 0x6000]);
     }
 
     #[test]

@@ -163,7 +163,11 @@ mod tests {
     #[test]
     fn of_two_lists_the_loader_takes_the_last() {
         let variable = |name: &str, value: &str| (name.into(), value.into());
-        let twice = [variable(VARIABLE, "/a.so"), variable("A", "1"), variable(VARIABLE, "/b.so")];
+        let twice = [
+            variable(VARIABLE, "/a.so"),
+            variable("A", "1"),
+            variable(VARIABLE, "/b.so"),
+        ];
         assert_eq!(in_force(twice.into_iter()), Some("/b.so".into()));
         assert_eq!(in_force([variable("A", "1")].into_iter()), None);
     }

@@ -129,7 +129,10 @@ mod tests {
         assert_eq!(read(&name(4000)), None);
         let argument = format!("#!/bin/sh {}", "y".repeat(4000));
         let found = read(&argument).unwrap();
-        assert_eq!((found.0.as_str(), found.1.unwrap().len()), ("/bin/sh", HEAD - 11));
+        assert_eq!(
+            (found.0.as_str(), found.1.unwrap().len()),
+            ("/bin/sh", HEAD - 11)
+        );
         assert_eq!(read(&format!("#!{}", " ".repeat(4000))), None);
     }
 

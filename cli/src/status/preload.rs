@@ -113,7 +113,9 @@ impl<'a> Images<'a> {
     /// The image of a preloaded file: first by path, then by its file's name.
     fn start_of(&self, entry: &str) -> Option<u64> {
         let by_path = self.by_path.get(entry);
-        by_path.or_else(|| self.by_name.get(file_name(entry))).copied()
+        by_path
+            .or_else(|| self.by_name.get(file_name(entry)))
+            .copied()
     }
 }
 
@@ -158,7 +160,10 @@ mod tests {
         assert_eq!(entries_of(environment), ["/a/x.so", "/b/y.so", "z.so"]);
         assert!(entries_of("PATH=/bin\0").is_empty());
         assert!(entries_of("LD_PRELOAD=\0").is_empty());
-        assert_eq!(entries_of("LD_PRELOAD=/a.so\0LD_PRELOAD=/b.so\0"), ["/b.so"]);
+        assert_eq!(
+            entries_of("LD_PRELOAD=/a.so\0LD_PRELOAD=/b.so\0"),
+            ["/b.so"]
+        );
         let many = format!("LD_PRELOAD={}", "a:".repeat(1 << 20));
         assert_eq!(entries_of(&many).len(), ENTRIES);
     }
@@ -183,7 +188,10 @@ mod tests {
             line(0x9000, "/a/early.so (deleted)"),
         ];
         let list = entries(&["/a/late.so", "early.so", "/a/none.so"]);
-        assert_eq!(in_memory(&list, &Images::of(&mappings)), ["early.so", "/a/late.so"]);
+        assert_eq!(
+            in_memory(&list, &Images::of(&mappings)),
+            ["early.so", "/a/late.so"]
+        );
     }
 
     #[test]

@@ -220,7 +220,11 @@ mod tests {
         assert_eq!(find(None, pipe.to_str().unwrap()), None);
         assert_eq!(find(Some(&folder), "/libcuda.so.1"), None);
         std::os::unix::fs::symlink("/proc/self/exe", folder.join("out")).unwrap();
-        assert_eq!(find(Some(&folder), "/out"), None, "it leads out of the root");
+        assert_eq!(
+            find(Some(&folder), "/out"),
+            None,
+            "it leads out of the root"
+        );
         std::fs::remove_dir_all(folder).unwrap();
         let odd = MappedFile {
             path: "/\u{1b}[2J/libcudasnap.so".into(),
@@ -246,7 +250,10 @@ mod tests {
     #[test]
     fn files_are_looked_for_below_the_root() {
         let own = std::env::current_exe().unwrap();
-        let (folder, name) = (own.parent().unwrap(), own.file_name().unwrap().to_str().unwrap());
+        let (folder, name) = (
+            own.parent().unwrap(),
+            own.file_name().unwrap().to_str().unwrap(),
+        );
         assert!(find(None, own.to_str().unwrap()).is_some());
         assert!(find(Some(folder), &format!("/{name}")).is_some());
         assert_eq!(find(Some(folder), own.to_str().unwrap()), None);
