@@ -5,6 +5,7 @@
 //! is the driver's own text.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser, ValueEnum};

@@ -51,7 +51,7 @@ impl fmt::Display for SelectionError {
             SelectionError::Ambiguous(pid, found) => {
                 write!(out, "{} processes have the id {pid} in their containers:", found.len())?;
                 for identity in found {
-                    write!(out, " {} ({})", identity.pid, identity.name)?;
+                    write!(out, " {} ({})", identity.pid, identity.shown_name())?;
                 }
                 write!(out, "; give one of these ids, without --ns-pid")
             }

@@ -11,6 +11,7 @@ use super::locate::{Found, Looked, Place};
 use super::stop::Stop;
 use super::verdict::Verdict;
 use super::words::Span;
+use crate::foreign_text::printable;
 use crate::units;
 
 /// Arguments.
@@ -126,7 +127,12 @@ impl Listing {
     }
 
     fn to_text(&self) -> String {
-        let mut text = format!("process {} ({}): {}\n", self.pid, self.name, self.state);
+        let mut text = format!(
+            "process {} ({}): {}\n",
+            self.pid,
+            printable(&self.name),
+            self.state
+        );
         if self.buffers.is_empty() {
             text.push_str("no buffer\n");
         } else {

@@ -14,6 +14,7 @@ use super::progress::{Interrupts, Progress};
 use super::stop::Stop;
 use super::windows;
 use crate::exit::Exit;
+use crate::foreign_file;
 
 /// Bytes that are compared, counted and written as one. A huge page; the library's buffer begins at one.
 const CHUNK: u64 = 2 << 20;
@@ -92,11 +93,8 @@ pub fn run(buffer: &Buffer, args: &LoadArgs) -> Result<(), Stop> {
 
 fn open(path: &Path) -> Result<Saved, Stop> {
     let refuse = |why: String| Stop::refused(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|error| refuse(error.to_string()))?;
-    let about = file.metadata().map_err(|error| refuse(error.to_string()))?;
-    if !about.is_file() {
-        return Err(refuse("no regular file".into()));
-    }
+    let opened = foreign_file::open(path).map_err(|error| refuse(error.to_string()))?;
+    let (file, about) = opened.ok_or_else(|| refuse("no regular file".into()))?;
     let mut head = vec![0; about.len().min(HEAD as u64) as usize];
     let read = file.read_exact_at(&mut head, 0);
     read.map_err(|error| refuse(error.to_string()))?;

@@ -1,17 +1,22 @@
 //! Where the buffer of a process is: the library's record says so, or else the command line.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use super::appeared::{self, Candidate, Usage};
 use super::stop::Stop;
 use super::verdict::{Stamp, Verdict};
 use super::words::{At, Span};
+use crate::foreign_file;
 use crate::process::cuda::CudaUse;
 use crate::process::identity::Identity;
 use crate::process::observe::descriptors;
 use crate::process::target::{Mapping, MemoryError};
 use crate::record::view::RecordView;
 use crate::record::{Located, RecordError};
+
+/// Longest copy of `/proc/PID/maps` that is read: 65,530 mappings with the longest paths.
+const LARGEST_MAPS: u64 = 512 << 20;
 
 /// What the command line says about the buffer's place.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -139,7 +144,7 @@ impl Looked {
         if uses.map_err(|error| Stop::memory(pid, &error))? == CudaUse::None {
             return Err(Stop::refused(format!(
                 "process {pid} ({}) does not use CUDA: libcuda is not mapped in it",
-                self.identity.name
+                self.identity.shown_name()
             )));
         }
         let span = match (&place.at, &place.before) {
@@ -169,7 +174,8 @@ impl Looked {
     }
 
     fn since(&self, file: &std::path::Path) -> Result<Span, Stop> {
-        let text = std::fs::read(file).map_err(|error| Stop::file(file, &error))?;
+        let text = File::open(file).and_then(|open| foreign_file::read(open, LARGEST_MAPS));
+        let text = text.map_err(|error| Stop::file(file, &error))?;
         let before = appeared::parse_before(&String::from_utf8_lossy(&text), &self.mappings)
             .map_err(|why| Stop::refused(format!("{}: {why}", file.display())))?;
         let candidates = appeared::candidates(&self.usages()?, Some(&before));
@@ -240,7 +246,7 @@ fn listed(candidates: &[Candidate]) -> String {
 
 /// Why there is no buffer to work on, and what to do.
 fn refusal(identity: &Identity, verdict: &Verdict) -> String {
-    let Identity { pid, name, .. } = identity;
+    let (pid, name) = (identity.pid, identity.shown_name());
     match verdict {
         Verdict::UnderWay(direction) => {
             format!("a {direction} of process {pid} ({name}) is going on: try again when it has ended")

@@ -63,10 +63,7 @@ impl NewFile {
     /// The disk did not take it.
     pub fn finish(mut self) -> Result<(), Stop> {
         self.file.sync_all().map_err(|error| self.error(&error))?;
-        let folder = File::open(folder_of(&self.path));
-        folder
-            .and_then(|folder| folder.sync_all())
-            .map_err(|error| self.error(&error))?;
+        sync_folder(folder_of(&self.path)).map_err(|error| self.error(&error))?;
         self.finished = true;
         Ok(())
     }
@@ -78,6 +75,18 @@ impl Drop for NewFile {
             // It cannot be told any more when even this fails; a file without its header is refused by `load`.
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Brings the names in a folder to the disk, where that can be done: some may be written to and not read, and some file systems
+/// (of a network, FUSE) know no such thing. The file itself is on the disk by then.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    match synced.as_ref().map_err(io::Error::raw_os_error) {
+        Err(Some(libc::EACCES | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS | libc::EBADF)) => {
+            Ok(())
+        }
+        _ => synced,
     }
 }
 

@@ -52,7 +52,11 @@ impl Buffer {
 
     /// The process as it is named to people.
     pub fn process(&self) -> String {
-        format!("process {} ({})", self.identity.pid, self.identity.name)
+        format!(
+            "process {} ({})",
+            self.identity.pid,
+            self.identity.shown_name()
+        )
     }
 
     /// The range from `offset` on, when it lies inside.

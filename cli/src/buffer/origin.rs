@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::stop::Stop;
+use crate::foreign_text::printable;
 use crate::process::identity::Identity;
 
 /// A process, told apart from every other one on this machine.
@@ -54,7 +55,7 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ({})", self.pid, self.name)
+        write!(out, "{} ({})", self.pid, printable(&self.name))
     }
 }
 

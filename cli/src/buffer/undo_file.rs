@@ -50,6 +50,14 @@ impl Undo {
         serde_json::to_string_pretty(&text).unwrap_or_default() + "\n"
     }
 
+    /// Whether these bytes can be what the write has left there: each the old one or the new one. The kernel copies page by page,
+    /// so a tool that was killed in the middle leaves some of each.
+    pub fn left(&self, now: &[u8]) -> bool {
+        let pairs = self.old.iter().zip(&self.new);
+        let mut each = now.iter().zip(pairs);
+        now.len() == self.old.len() && each.all(|(now, (old, new))| now == old || now == new)
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -113,6 +121,15 @@ mod tests {
             prop_assume!(cut < text.trim_end().len());
             prop_assert!(Undo::parse(&text[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn a_write_that_was_cut_off_is_known() {
+        let undo = undo(vec![1, 2, 3], vec![4, 5, 6], 0);
+        for now in [[1, 2, 3], [4, 5, 6], [4, 2, 3], [1, 5, 6]] {
+            assert!(undo.left(&now), "{now:?}");
+        }
+        assert!(!undo.left(&[4, 5, 7]) && !undo.left(&[4, 5]) && !undo.left(&[1, 2, 3, 0]));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `cudasnap buffer PID write` and `undo`: change some bytes, and put them back.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -11,9 +12,13 @@ use super::stop::Stop;
 use super::undo_file::Undo;
 use super::words::{size, BytesArgs};
 use crate::exit::Exit;
+use crate::foreign_file;
 
 /// Lines of a change that are shown.
 const LINES: usize = 32;
+
+/// Longest undo file that is read. A write holds no more than a command line: 128 KiB of digits.
+const LARGEST: u64 = 64 << 20;
 
 /// Arguments of `write`.
 #[derive(Debug, clap::Args)]
@@ -119,13 +124,15 @@ pub fn undo(buffer: &Buffer, args: &UndoArgs) -> Result<(), Stop> {
         super::tell("the old bytes are there already: nothing to do");
         return Ok(());
     }
-    if now != undo.new {
-        show(buffer, undo.offset, &now, &undo.old)?;
+    show(buffer, undo.offset, &now, &undo.old)?;
+    if !undo.left(&now) {
         return Err(refuse(
             "the bytes there are not those that were written: nothing was changed",
         ));
     }
-    show(buffer, undo.offset, &now, &undo.old)?;
+    if now != undo.new {
+        super::tell("note: only a part of the write is there: it was cut off");
+    }
     if !args.yes {
         super::tell("nothing was written: --yes does it");
         return Ok(());
@@ -141,7 +148,8 @@ pub fn undo(buffer: &Buffer, args: &UndoArgs) -> Result<(), Stop> {
 /// The undo file, when it is of this buffer.
 fn fitting(buffer: &Buffer, args: &UndoArgs) -> Result<Undo, Stop> {
     let refuse = |why: &str| Stop::refused(format!("{}: {why}", args.file.display()));
-    let text = std::fs::read(&args.file).map_err(|error| refuse(&error.to_string()))?;
+    let text = File::open(&args.file).and_then(|file| foreign_file::read(file, LARGEST));
+    let text = text.map_err(|error| refuse(&error.to_string()))?;
     let undo = Undo::parse(&String::from_utf8_lossy(&text)).map_err(|why| refuse(&why))?;
     if !args.other_process {
         undo.origin.check(&Origin::of(&buffer.identity))?;

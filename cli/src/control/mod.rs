@@ -25,6 +25,7 @@ use cudasnap_wire::Mode;
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::foreign_text::printable;
 use crate::output;
 use crate::process::identity::Identity;
 use crate::process::rights;

@@ -1,11 +1,13 @@
 //! A library's file, looked into without loading it.
 
-use std::path::Path;
+use std::fs::File;
 
 use object::elf;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable};
 use object::{RelocationFlags, RelocationTarget};
+
+use crate::foreign_file;
 
 #[cfg(target_arch = "x86_64")]
 const SLOT_TYPES: [u32; 2] = [elf::R_X86_64_JUMP_SLOT, elf::R_X86_64_GLOB_DAT];
@@ -115,9 +117,9 @@ impl<'a> Library<'a> {
 }
 
 /// The build id of a file; `None` when it is no library, cannot be read, or has none.
-pub fn build_id_of(path: &Path) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(path).ok()?;
-    let file = ElfFile64::<Endianness>::parse(bytes.as_slice()).ok()?;
+pub fn build_id_of(file: File) -> Option<Vec<u8>> {
+    let elf = foreign_file::Elf::new(file);
+    let file = ElfFile64::<Endianness, _>::parse(&elf).ok()?;
     file.build_id().ok().flatten().map(<[u8]>::to_vec)
 }
 
@@ -137,7 +139,7 @@ mod tests {
         // The linker of this repository's builds writes a note with the build id only where it is asked to.
         assert_eq!(
             own.build_id().map(<[u8]>::to_vec),
-            build_id_of(Path::new("/proc/self/exe"))
+            build_id_of(File::open("/proc/self/exe").unwrap())
         );
         assert!(!own.exports("cuInit") && own.data_of("cudasnap_record").is_none());
         assert!(!own.slots(&["memcpy"]).is_empty());
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn what_is_no_library_is_refused() {
         assert!(Library::parse(b"").is_err() && Library::parse(&[0x7f; 4096]).is_err());
-        assert_eq!(build_id_of(Path::new("/dev/null")), None);
+        assert_eq!(build_id_of(File::open("/dev/null").unwrap()), None);
         assert_eq!(hex(&[0, 255, 16]), "00ff10");
     }
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::run::trial::UNWANTED;
+
 /// Programs that only print something about themselves.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -79,6 +81,9 @@ pub fn output_of(command: &mut Command) -> Option<String> {
 
 /// `None` when it cannot be started, or does not end in time.
 fn said_by(command: &mut Command) -> Option<Said> {
+    for name in UNWANTED {
+        command.env_remove(name);
+    }
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

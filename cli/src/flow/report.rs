@@ -109,9 +109,13 @@ pub fn lines(rows: &[Row]) -> Vec<String> {
 
 fn name(row: &Row) -> String {
     if row.namespace_pid == row.pid {
-        row.name.clone()
+        printable(&row.name)
     } else {
-        format!("{} ({} in its container)", row.name, row.namespace_pid)
+        format!(
+            "{} ({} in its container)",
+            printable(&row.name),
+            row.namespace_pid
+        )
     }
 }
 
@@ -183,7 +187,7 @@ fn numbers(step: &StepRow) -> String {
 pub fn remarks(rows: &[Row], signal: Option<i32>) -> Vec<String> {
     let mut remarks = Vec::new();
     for row in rows {
-        let who = format!("process {} ({})", row.pid, row.name);
+        let who = format!("process {} ({})", row.pid, printable(&row.name));
         for trouble in &row.troubles {
             remarks.push(format!("{who}: {}", trouble.text));
             remarks.extend(trouble.hints.iter().map(|hint| format!("  {hint}")));

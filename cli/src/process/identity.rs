@@ -42,6 +42,10 @@ pub enum IdentityError {
     Zombie(i32),
     /// The id belongs to another process by now.
     Reused(i32),
+    /// It exists, and `/proc` does not show it.
+    Hidden(i32),
+    /// There is no `/proc`.
+    NoProc,
     /// `/proc` cannot be read.
     Unreadable(i32, MemoryError),
 }
@@ -52,7 +56,8 @@ impl fmt::Display for IdentityError {
             IdentityError::NoSuchProcess(pid) => write!(out, "no process has the id {pid}"),
             IdentityError::Thread { tid, pid, name } => write!(
                 out,
-                "{tid} is a thread of process {pid} ({name}): give the process's id, {pid}"
+                "{tid} is a thread of process {pid} ({}): give the process's id, {pid}",
+                printable(name)
             ),
             IdentityError::Zombie(pid) => {
                 write!(out, "process {pid} has ended, its parent has not collected it")
@@ -60,6 +65,15 @@ impl fmt::Display for IdentityError {
             IdentityError::Reused(pid) => write!(
                 out,
                 "the process that had the id {pid} has ended, and another one has it now: nothing was done to that one"
+            ),
+            IdentityError::Hidden(pid) => write!(
+                out,
+                "process {pid} exists, and /proc does not show it: /proc is mounted with hidepid (run as root), or is that of another \
+                 pid namespace (mount -t proc proc /proc)"
+            ),
+            IdentityError::NoProc => write!(
+                out,
+                "/proc is not mounted: no process can be looked at (mount -t proc proc /proc)"
             ),
             IdentityError::Unreadable(pid, error) => write!(out, "/proc/{pid}: {error}"),
         }
@@ -102,6 +116,11 @@ impl Identity {
         }
     }
 
+    /// Its name, for showing.
+    pub fn shown_name(&self) -> String {
+        printable(&self.name)
+    }
+
     /// The process's memory and mappings.
     pub fn target(&self) -> Target {
         Target::new(self.pid)
@@ -117,7 +136,7 @@ fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
     let target = Target::new(pid);
     let read = |name| {
         target.proc_file(name).map_err(|error| match error {
-            MemoryError::Gone => IdentityError::NoSuchProcess(pid),
+            MemoryError::Gone => unseen(pid),
             error => IdentityError::Unreadable(pid, error),
         })
     };
@@ -153,6 +172,23 @@ fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
         namespace_pids,
     };
     Ok((identity, state, status))
+}
+
+/// Why `/proc` does not show a process.
+fn unseen(pid: i32) -> IdentityError {
+    if !is_proc_there() {
+        return IdentityError::NoProc;
+    }
+    let asked = rustix::process::Pid::from_raw(pid).map(rustix::process::test_kill_process);
+    match asked {
+        Some(Ok(()) | Err(rustix::io::Errno::PERM)) => IdentityError::Hidden(pid),
+        _ => IdentityError::NoSuchProcess(pid),
+    }
+}
+
+/// Whether there is a `/proc` that shows this process.
+pub(crate) fn is_proc_there() -> bool {
+    std::path::Path::new("/proc/self/stat").exists()
 }
 
 /// Effective user in the text of a `status` file.
@@ -203,6 +239,19 @@ mod tests {
         // SAFETY: takes nothing, cannot fail.
         assert_eq!(own.uid, unsafe { libc::geteuid() });
         assert!(own.started > 0 && own.parent > 0);
+    }
+
+    #[test]
+    fn a_name_cannot_command_the_terminal() {
+        let mut own = Identity::of(std::process::id() as i32).unwrap();
+        own.name = "\u{1b}[2J".into();
+        assert_eq!(own.shown_name(), "\\u{1b}[2J");
+        let thread = IdentityError::Thread {
+            tid: 2,
+            pid: 1,
+            name: own.name,
+        };
+        assert!(!thread.to_string().contains('\u{1b}'));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod cuda;
 pub mod ending;
+pub mod file_mappings;
 pub mod identity;
 pub mod observe;
 pub mod rights;

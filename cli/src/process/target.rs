@@ -1,7 +1,7 @@
 //! Another process's memory and mappings.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 
 use serde::Serialize;
 
@@ -68,6 +68,8 @@ pub struct Mapping {
     pub readable: bool,
     /// May be written.
     pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
     /// Private (copy on write), not shared.
     pub private: bool,
     /// Offset in the file.
@@ -117,6 +119,7 @@ impl Mapping {
             end: u64::from_str_radix(end, 16).ok()?,
             readable: rights[0] == b'r',
             writable: rights[1] == b'w',
+            executable: rights[2] == b'x',
             private: rights[3] == b'p',
             offset: u64::from_str_radix(offset, 16).ok()?,
             inode,
@@ -154,7 +157,16 @@ impl Target {
 
     /// A file of `/proc/PID` as text; bytes that are not UTF-8 (in a path) are replaced.
     pub(crate) fn proc_file(&self, name: &str) -> Result<String, MemoryError> {
-        let bytes = std::fs::read(format!("/proc/{}/{name}", self.pid))?;
+        self.proc_file_within(name, u64::MAX)
+    }
+
+    /// The beginning of such a file, at most `limit` bytes: a process says itself how long its command line and its environment
+    /// are, and may say that they are all of its address space.
+    pub(crate) fn proc_file_within(&self, name: &str, limit: u64) -> Result<String, MemoryError> {
+        let file = std::fs::File::open(format!("/proc/{}/{name}", self.pid))?;
+        // Most fit, and then two system calls read them: the kernel tells no size of these files.
+        let mut bytes = Vec::with_capacity(4096);
+        file.take(limit).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

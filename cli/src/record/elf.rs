@@ -18,8 +18,8 @@ const STT_FUNC: u8 = 2;
 /// No library of the field comes near; a corrupt header could ask for 3.5 MB.
 const MAX_PROGRAM_HEADERS: u64 = 128;
 const MAX_DYNAMIC_BYTES: u64 = 64 * 1024;
-/// Longest hash chain followed. Real ones have a handful of entries.
-const MAX_CHAIN: u32 = 1 << 16;
+/// Longest hash chain followed: each entry is a system call or more. Real ones have a handful of entries.
+const MAX_CHAIN: u32 = 1 << 10;
 
 /// A symbol in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

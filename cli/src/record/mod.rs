@@ -3,6 +3,8 @@
 pub mod elf;
 pub mod view;
 
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,12 +12,14 @@ use std::time::Duration;
 
 use cudasnap_wire::{Mode, Record, MAGIC, SYMBOL, VERSION};
 
-use crate::process::target::{Mapping, MemoryError, Target};
+use crate::process::target::{Mapping, Memory, MemoryError, Target};
 use crate::record::elf::find_symbol;
 use crate::record::view::RecordView;
 
 /// Readings of a record before it is called busy. A block is written within microseconds.
 const TRIES: u32 = 50;
+/// Readings of a process's memory in the search for a record; an image needs one, a library some ten.
+const READINGS: u32 = 1 << 20;
 /// Pause after a reading that met a writer.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -108,10 +112,11 @@ impl Located {
     /// As [`Located::find`].
     pub fn find_in(target: Target, mappings: &[Mapping]) -> Result<Self, RecordError> {
         let mut unsound = None;
-        let mut images: Vec<&Mapping> = mappings.iter().filter(|it| it.is_image()).collect();
+        let mut images = images(mappings);
         images.sort_by_key(|mapping| !mapping.path.contains("cudasnap"));
+        let memory = Metered::new(target);
         for mapping in images {
-            let Some(symbol) = find_symbol(&target, mapping.start, SYMBOL)? else {
+            let Some(symbol) = find_symbol(&memory, mapping.start, SYMBOL)? else {
                 continue;
             };
             match check(&target, symbol.address, symbol.size) {
@@ -178,6 +183,44 @@ impl Located {
         let record = copy_record(&self.target, self.address)?;
         check_head(&record)?;
         Ok(record)
+    }
+}
+
+/// The images of programs and libraries: files of which a part may be executed. Data that is mapped, such as the weights of a model,
+/// is not looked into.
+fn images(mappings: &[Mapping]) -> Vec<&Mapping> {
+    let executed = mappings.iter().filter(|mapping| mapping.executable);
+    let executed: HashSet<(u64, &str)> = executed
+        .map(|mapping| (mapping.inode, mapping.path.as_str()))
+        .collect();
+    let images = mappings.iter().filter(|mapping| mapping.is_image());
+    images
+        .filter(|mapping| executed.contains(&(mapping.inode, mapping.path.as_str())))
+        .collect()
+}
+
+/// Memory of which only so much is read: a process could have tens of thousands of images, each made to take long.
+struct Metered {
+    target: Target,
+    left: Cell<u32>,
+}
+
+impl Metered {
+    fn new(target: Target) -> Self {
+        Metered {
+            target,
+            left: Cell::new(READINGS),
+        }
+    }
+}
+
+impl Memory for Metered {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Err(MemoryError::Unmapped(address));
+        };
+        self.left.set(left);
+        self.target.read(address, into)
     }
 }
 
@@ -294,6 +337,34 @@ mod tests {
     #[test]
     fn this_process_has_no_shim() {
         assert_eq!(Located::find(own()).unwrap_err(), RecordError::NotLoaded);
+    }
+
+    #[test]
+    fn only_files_that_are_executed_are_images() {
+        let lines = [
+            "1000-2000 r--p 00000000 fe:00 42 /x/lib.so",
+            "2000-3000 r-xp 00001000 fe:00 42 /x/lib.so",
+            "4000-5000 r--p 00000000 fe:00 43 /x/model.safetensors",
+            "6000-7000 r-xp 00000000 fe:00 44 /x/old.so (deleted)",
+            "8000-9000 r-xp 00000000 00:00 0 [vdso]",
+        ];
+        let mappings = lines.map(|line| Mapping::parse(line).unwrap());
+        let starts: Vec<u64> = images(&mappings).iter().map(|image| image.start).collect();
+        assert_eq!(starts, [0x1000, 0x6000]);
+    }
+
+    #[test]
+    fn the_search_ends_after_so_many_readings() {
+        let word = 7u64;
+        let memory = Metered::new(own());
+        memory.left.set(1);
+        let mut bytes = [0; 8];
+        let address = &raw const word as u64;
+        memory.read(address, &mut bytes).unwrap();
+        assert_eq!(
+            memory.read(address, &mut bytes),
+            Err(MemoryError::Unmapped(address))
+        );
     }
 
     #[test]

@@ -35,6 +35,9 @@ impl NotRunnable {
             Some(Errno::ACCESS) => {
                 "it may not be executed (permissions, or a mount with noexec)".into()
             }
+            Some(Errno::LOOP) => {
+                "too many links, or scripts whose interpreters are scripts, lead to it".into()
+            }
             Some(Errno::NOEXEC) => "it is in no format that this machine executes".into(),
             _ => error.to_string(),
         };

@@ -9,10 +9,15 @@ use std::path::{Path, PathBuf};
 
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
-use object::read::{ReadCache, ReadRef, StringTable};
+use object::read::{ReadRef, StringTable};
 use object::Endianness;
 
+use crate::foreign_file::{self, Elf};
+
 use super::script::{self, Shebang};
+
+/// Loaders of glibc have 200 to 300 kB; with debug information some MB.
+const LARGEST_LOADER: u64 = 16 << 20;
 
 /// What a file is, to the kernel that is to execute it.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,7 +74,7 @@ impl Format {
     /// # Errors
     /// When it cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        let mut file = opened(path)?;
         let mut head = Vec::new();
         file.by_ref()
             .take(script::HEAD as u64)
@@ -78,10 +83,10 @@ impl Format {
             return Ok(Format::Script(found));
         }
         file.rewind()?;
-        let cache = ReadCache::new(file);
+        let elf = Elf::new(file);
         let image = match (head.starts_with(&elf::ELFMAG), head.get(4)) {
-            (true, Some(&elf::ELFCLASS32)) => image::<FileHeader32<Endianness>, _>(&cache, 32),
-            (true, Some(&elf::ELFCLASS64)) => image::<FileHeader64<Endianness>, _>(&cache, 64),
+            (true, Some(&elf::ELFCLASS32)) => image::<FileHeader32<Endianness>, _>(&elf, 32),
+            (true, Some(&elf::ELFCLASS64)) => image::<FileHeader64<Endianness>, _>(&elf, 64),
             (true, _) => return Ok(Format::Other),
             (false, _) if script::is_text(&head) => return Ok(Format::Text),
             (false, _) => return Ok(Format::Other),
@@ -183,14 +188,22 @@ where
     Some(StringTable::new(bytes, 0, size))
 }
 
+/// A script, or a program, names this file: it may be a pipe, on which opening would wait for ever.
+fn opened(path: &Path) -> io::Result<File> {
+    match foreign_file::open(path)? {
+        Some((file, _)) => Ok(file),
+        None => Err(io::Error::other("it is no regular file")),
+    }
+}
+
 /// The machine of a shared library that exports this symbol.
 ///
 /// # Errors
 /// What it is instead.
 pub fn library_with(path: &Path, symbol: &str) -> Result<Machine, String> {
-    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let cache = ReadCache::new(file);
-    let looked = exports::<FileHeader64<Endianness>, _>(&cache, symbol);
+    let file = opened(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let elf = Elf::new(file);
+    let looked = exports::<FileHeader64<Endianness>, _>(&elf, symbol);
     match looked {
         Ok((machine, true)) => Ok(machine),
         Ok((_, false)) => Err(format!(
@@ -223,7 +236,7 @@ where
 
 /// Whether this file is a loader of glibc, one that lists what it would load when it is asked to, instead of running it.
 pub fn is_glibc_loader(path: &Path) -> bool {
-    let Ok(bytes) = std::fs::read(path) else {
+    let Ok(bytes) = opened(path).and_then(|file| foreign_file::read(file, LARGEST_LOADER)) else {
         return false;
     };
     let has = |text: &[u8]| memchr::memmem::find(&bytes, text).is_some();

@@ -30,6 +30,8 @@ use clap::ValueHint;
 use self::find::NotRunnable;
 use self::plan::Plan;
 use crate::exit::Exit;
+use crate::foreign_text::printable;
+use crate::output;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -92,6 +94,8 @@ pub fn run(args: &Args) -> Exit {
 
 fn start(plan: &Plan) -> Exit {
     for (name, value) in &plan.settings {
+        // An environment can hold a name twice: setting replaces the first, and the loader takes the last.
+        std::env::remove_var(name);
         std::env::set_var(name, value);
     }
     if plan.unset_preload {
@@ -117,7 +121,8 @@ fn start(plan: &Plan) -> Exit {
 
 /// A line for people. That nobody hears it is no reason not to start the program.
 fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "cudasnap: {line}");
+    // Names in it may be those of a script or a program.
+    output::complain(&printable(line));
 }
 
 fn print(text: &str) -> Exit {

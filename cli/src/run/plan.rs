@@ -99,7 +99,7 @@ impl Plan {
     }
 
     fn preload(&mut self, path: PathBuf, machine: Machine) {
-        let list = std::env::var_os(preload::VARIABLE);
+        let list = preload::in_force(std::env::vars_os());
         let before = list.clone().unwrap_or_default();
         let kin = library::kin(&path);
         let with = preload::with_first(&before, &path, &kin);

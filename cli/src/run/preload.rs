@@ -10,6 +10,12 @@ use std::path::Path;
 /// The environment variable.
 pub const VARIABLE: &str = "LD_PRELOAD";
 
+/// The list that the loader obeys: of two variables with this name, the last one.
+pub fn in_force(environment: impl Iterator<Item = (OsString, OsString)>) -> Option<OsString> {
+    let lists = environment.filter(|(name, _)| name == VARIABLE);
+    lists.map(|(_, list)| list).last()
+}
+
 /// What an element of the list is to our library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kin {
@@ -152,6 +158,18 @@ mod tests {
         ] {
             assert_eq!(first(before), after);
         }
+    }
+
+    #[test]
+    fn of_two_lists_the_loader_takes_the_last() {
+        let variable = |name: &str, value: &str| (name.into(), value.into());
+        let twice = [
+            variable(VARIABLE, "/a.so"),
+            variable("A", "1"),
+            variable(VARIABLE, "/b.so"),
+        ];
+        assert_eq!(in_force(twice.into_iter()), Some("/b.so".into()));
+        assert_eq!(in_force([variable("A", "1")].into_iter()), None);
     }
 
     #[test]

@@ -16,20 +16,46 @@ pub struct Shebang {
     pub argument: Option<OsString>,
 }
 
-/// Reads the `#!` line at the beginning of a file.
+/// Reads the `#!` line at the beginning of a file as the kernel does (`load_script`): a carriage return belongs to the name that it
+/// follows, a line longer than [`HEAD`] is cut. `None`: the kernel takes the file for no script, also when the cut goes through the
+/// interpreter's name.
 pub fn shebang(head: &[u8]) -> Option<Shebang> {
-    let line = head.strip_prefix(b"#!")?;
-    let line = line
-        .split(|byte| matches!(byte, b'\n' | 0))
-        .next()?
-        .trim_ascii();
-    let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
-    let (interpreter, rest) = line.split_at(end.unwrap_or(line.len()));
-    let argument = rest.trim_ascii();
+    let head = &head[..head.len().min(HEAD)];
+    let rest = head.strip_prefix(b"#!")?;
+    let line = match rest.iter().position(|byte| *byte == b'\n') {
+        Some(end) => &rest[..end],
+        // What is shorter ends in zeros.
+        None if head.len() < HEAD => rest,
+        None => {
+            // The last byte may end the name, and is never part of anything.
+            trim_start(rest).iter().position(is_end)?;
+            &rest[..rest.len() - 1]
+        }
+    };
+    let line = trim_start(line);
+    let end = line.iter().position(is_end).unwrap_or(line.len());
+    let (interpreter, rest) = line.split_at(end);
+    // A zero ends everything: the rest is no text any more.
+    let rest = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+    let blanks = rest.iter().rev().take_while(|byte| is_blank(byte)).count();
+    let argument = trim_start(&rest[..rest.len() - blanks]);
     (!interpreter.is_empty()).then(|| Shebang {
         interpreter: OsStr::from_bytes(interpreter).into(),
         argument: (!argument.is_empty()).then(|| OsString::from_vec(argument.to_vec())),
     })
+}
+
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+fn is_end(byte: &u8) -> bool {
+    is_blank(byte) || *byte == 0
+}
+
+fn trim_start(bytes: &[u8]) -> &[u8] {
+    let blanks = bytes.iter().take_while(|byte| is_blank(byte)).count();
+    &bytes[blanks..]
 }
 
 /// Whether the shell would take a file without `#!` as a script: no zero byte in its first line.
@@ -80,11 +106,34 @@ mod tests {
         assert_eq!(read("#!\t/bin/sh"), some("/bin/sh", None));
         assert_eq!(
             read("#!/usr/bin/env python3\r\n"),
-            some("/usr/bin/env", Some("python3"))
+            some("/usr/bin/env", Some("python3\r"))
         );
+        assert_eq!(read("#!/bin/sh\r\n"), some("/bin/sh\r", None));
+        assert_eq!(read("#!/bin/sh -e\t \n"), some("/bin/sh", Some("-e")));
+        assert_eq!(read("#!/bin/sh\0x y\n"), some("/bin/sh", None));
         for none in ["", "#", "#!", "#!\n/bin/sh", "#!  \n", "echo", "\x7fELF"] {
             assert_eq!(read(none), None, "{none:?}");
         }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_as_the_kernel_cuts_it() {
+        let name = |length: usize| format!("#!/{}", "x".repeat(length - 3));
+        // As measured on Linux 6.18: a path of 253 bytes is the longest.
+        for end in ["", "\n", " x\n", "\0"] {
+            let found = read(&(name(HEAD - 1) + end)).unwrap();
+            assert_eq!((found.0.len(), found.1), (253, None), "{end:?}");
+            assert_eq!(read(&(name(HEAD) + end)), None, "{end:?}");
+        }
+        assert_eq!(read(&(name(HEAD - 2) + " x\n")).unwrap().1, None);
+        assert_eq!(read(&name(4000)), None);
+        let argument = format!("#!/bin/sh {}", "y".repeat(4000));
+        let found = read(&argument).unwrap();
+        assert_eq!(
+            (found.0.as_str(), found.1.unwrap().len()),
+            ("/bin/sh", HEAD - 11)
+        );
+        assert_eq!(read(&format!("#!{}", " ".repeat(4000))), None);
     }
 
     #[test]

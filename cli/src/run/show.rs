@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use super::preload;
+use crate::foreign_text::printable;
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -77,7 +78,7 @@ pub fn text(plan: &Plan) -> String {
     }
     let mut text = String::new();
     for (name, value) in lines {
-        let _ = writeln!(text, "{name:<8} {value}");
+        let _ = writeln!(text, "{name:<8} {}", printable(&value));
     }
     text
 }

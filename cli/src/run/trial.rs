@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use super::preload;
 
 /// What would make a loader run, report or load something else than it is asked here.
-const UNWANTED: [&str; 6] = [
+pub(crate) const UNWANTED: [&str; 6] = [
     "LD_DEBUG",
     "LD_DEBUG_OUTPUT",
     "LD_VERBOSE",

@@ -2,6 +2,8 @@
 //! left out, or is an error where it was asked for.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem;
@@ -9,7 +11,8 @@ use rayon::prelude::*;
 use uzers::{Users, UsersCache};
 
 use crate::gpus::Gpus;
-use crate::process::cuda::CudaUse;
+use crate::process::cuda::{is_libcuda, CudaUse};
+use crate::process::file_mappings;
 use crate::process::identity::{Identity, IdentityError};
 use crate::process::observe::{descriptors, kilobytes};
 use crate::process::rights;
@@ -29,6 +32,11 @@ use super::relatives::{cuda_below, library_above};
 
 /// More threads than this do not help: the kernel's work is short.
 const THREADS: usize = 16;
+
+/// Bytes of `maps` up to which all of it is read: some 2,000 mappings.
+const SHORT: u64 = 128 << 10;
+/// Bytes of a command line that are looked at. A single argument cannot be longer than 128 KiB.
+const COMMAND: u64 = 1 << 20;
 
 /// How much is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,16 +200,12 @@ impl From<IdentityError> for Look {
 }
 
 fn look(pid: i32, depth: Depth, files: &Files) -> Look {
-    let maps = match std::fs::read(format!("/proc/{pid}/maps")).map_err(MemoryError::from) {
-        Ok(maps) => maps,
+    let mappings = match cuda_mappings(pid) {
+        Ok(Some(mappings)) => mappings,
+        Ok(None) => return Look::NoCuda,
         Err(MemoryError::Denied) => return Identity::of(pid).map_or_else(Look::from, Look::Denied),
         Err(_) => return Look::Gone(IdentityError::NoSuchProcess(pid)),
     };
-    if memmem::find(&maps, b"libcuda.so").is_none() {
-        return Look::NoCuda;
-    }
-    let maps = String::from_utf8_lossy(&maps);
-    let mappings: Vec<Mapping> = maps.lines().filter_map(Mapping::parse).collect();
     let found = Identity::with_status(pid);
     let (identity, status) = match found {
         Ok(found) => found,
@@ -218,6 +222,24 @@ fn look(pid: i32, depth: Depth, files: &Files) -> Look {
         }
         Err(_) => Look::Gone(IdentityError::NoSuchProcess(pid)),
     }
+}
+
+/// The mappings of a process that has libcuda mapped; of one with very many only those of files. `None` for all others.
+fn cuda_mappings(pid: i32) -> Result<Option<Vec<Mapping>>, MemoryError> {
+    let mut file = File::open(format!("/proc/{pid}/maps"))?;
+    let mut text = Vec::new();
+    file.by_ref().take(SHORT).read_to_end(&mut text)?;
+    if text.len() as u64 == SHORT {
+        if let Some(mappings) = file_mappings::of(&file) {
+            return Ok(mappings.iter().any(is_libcuda).then_some(mappings));
+        }
+        file.read_to_end(&mut text)?;
+    }
+    if memmem::find(&text, b"libcuda.so").is_none() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&text);
+    Ok(Some(text.lines().filter_map(Mapping::parse).collect()))
 }
 
 /// A process of which no more is known than who it is.
@@ -253,7 +275,9 @@ fn anonymous(identity: &Identity) -> u64 {
 }
 
 fn command_of(target: Target) -> Vec<String> {
-    let text = target.proc_file("cmdline").unwrap_or_default();
+    let text = target
+        .proc_file_within("cmdline", COMMAND)
+        .unwrap_or_default();
     let arguments = text.strip_suffix('\0').unwrap_or(&text).split('\0');
     arguments
         .filter(|_| !text.is_empty())

@@ -2,12 +2,15 @@
 //! the same path, and a file that was overwritten in place may crash whoever has it mapped.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use object::{Object, ReadCache};
+use object::Object;
 use serde::Serialize;
+
+use crate::foreign_file;
 
 /// What became of the library's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -39,7 +42,7 @@ impl Files {
     /// Compares the file at `path`, as the process `pid` sees it, with the build that it has loaded.
     pub fn look(&self, pid: i32, path: &str, build_id: &str) -> FileState {
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        let file = match open(&format!("/proc/{pid}/root{path}")) {
+        let file = match open(pid, path) {
             Ok(Some((file, metadata))) => self.build_id(file, &metadata),
             Ok(None) => return FileState::Missing,
             Err(_) => return FileState::Unknown,
@@ -69,26 +72,20 @@ impl Files {
     }
 }
 
-/// Opens a regular file; `None` when there is none. The path is another's: it could be a pipe by now, which must not hold us up.
-fn open(path: &str) -> std::io::Result<Option<(File, Metadata)>> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    match options.open(path) {
-        Ok(file) => {
-            let metadata = file.metadata()?;
-            Ok(metadata.is_file().then_some((file, metadata)))
-        }
+/// Opens a regular file as the process sees it; `None` when there is none. The path is another's: it could be a pipe or a device by
+/// now.
+fn open(pid: i32, path: &str) -> std::io::Result<Option<(File, Metadata)>> {
+    let root = format!("/proc/{pid}/root");
+    match foreign_file::open_below(Path::new(&root), Path::new(path)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        opened => opened,
     }
 }
 
 /// The build id in hexadecimal; empty when the file has none or is no library.
 fn read_build_id(file: File) -> String {
-    let cache = ReadCache::new(file);
-    let image = object::File::parse(&cache);
+    let elf = foreign_file::Elf::new(file);
+    let image = object::File::parse(&elf);
     let id = image
         .ok()
         .and_then(|image| Some(image.build_id().ok()??.to_vec()));
@@ -142,6 +139,13 @@ mod tests {
         let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
         // SAFETY: a terminated string, valid for the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert_eq!(
+            files.look(own(), pipe.to_str().unwrap(), "00"),
+            FileState::Missing
+        );
+        std::fs::remove_file(&pipe).unwrap();
+        // Devices are not even opened: some act on it.
+        std::os::unix::fs::symlink("/dev/zero", &pipe).unwrap();
         assert_eq!(
             files.look(own(), pipe.to_str().unwrap(), "00"),
             FileState::Missing

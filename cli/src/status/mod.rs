@@ -26,6 +26,8 @@ use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
 
 use crate::exit::Exit;
+use crate::output;
+use crate::process::identity::{is_proc_there, IdentityError};
 use crate::selection::Selection;
 
 use facts::Round;
@@ -123,6 +125,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs it.
 pub fn run(args: &Args) -> Exit {
+    if !is_proc_there() {
+        output::complain(&IdentityError::NoProc);
+        return Exit::Refused;
+    }
     if let Some(interval) = args.watch {
         return watch::run(args, interval);
     }

@@ -1,11 +1,18 @@
 //! The order of preloaded libraries. The loader binds a call to the first image that defines it: an image that defines `mmap`
 //! and stands before cudasnap's library keeps the driver's request from being recognised.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::process::target::{Mapping, Target};
 use crate::record::elf::defines_function;
 use crate::shim_library;
+
+/// Bytes of an environment that are looked at: the kernel starts no program with more.
+const ENVIRONMENT: u64 = 8 << 20;
+/// Preloaded libraries that are looked at.
+const ENTRIES: usize = 256;
 
 /// What is preloaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -25,20 +32,21 @@ pub struct Preload {
 /// Looks at environment and mappings. `library` is the library's path as mapped. `None` when the environment may not be read, or
 /// the process has ended.
 pub fn look(target: Target, mappings: &[Mapping], library: Option<&str>) -> Option<Preload> {
-    let environment = target.proc_file("environ").ok()?;
+    let environment = target.proc_file_within("environ", ENVIRONMENT).ok()?;
     let entries = entries_of(&environment);
+    let images = Images::of(mappings);
     let position = library.and_then(|library| position_of(&entries, library));
     let rivals = match library {
         // Whoever is not in LD_PRELOAD is loaded after all that are (/etc/ld.so.preload, a dependency).
         Some(_) => rivals(
             target,
-            mappings,
+            &images,
             &entries[..position.map_or(entries.len(), |at| at - 1)],
         ),
         None => Vec::new(),
     };
     Some(Preload {
-        mapped: in_memory(&entries, mappings),
+        mapped: in_memory(&entries, &images),
         names_library: entries.iter().any(|entry| is_library(file_name(entry))),
         position,
         rivals,
@@ -46,13 +54,16 @@ pub fn look(target: Target, mappings: &[Mapping], library: Option<&str>) -> Opti
     })
 }
 
-/// The entries of `LD_PRELOAD` in an environment block; blanks and colons separate them.
+/// The entries of `LD_PRELOAD` in an environment block; blanks and colons separate them. Of two such variables the loader takes the
+/// last.
 fn entries_of(environment: &str) -> Vec<String> {
-    let mut variables = environment.split('\0');
-    let value = variables.find_map(|variable| variable.strip_prefix("LD_PRELOAD="));
+    let variables = environment.split('\0');
+    let lists = variables.filter_map(|variable| variable.strip_prefix("LD_PRELOAD="));
+    let value = lists.last();
     let entries = value.unwrap_or_default().split([' ', ':']);
     entries
         .filter(|entry| !entry.is_empty())
+        .take(ENTRIES)
         .map(str::to_owned)
         .collect()
 }
@@ -78,36 +89,56 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The image of a preloaded file: first by path, then by its file's name.
-fn image_of<'a>(entry: &str, mappings: &'a [Mapping]) -> Option<&'a Mapping> {
-    let images = || mappings.iter().filter(|mapping| mapping.is_image());
-    let plain = |mapping: &Mapping| mapping.path.trim_end_matches(" (deleted)").to_owned();
-    images()
-        .find(|mapping| plain(mapping) == entry)
-        .or_else(|| images().find(|mapping| file_name(&plain(mapping)) == file_name(entry)))
+/// Where the images of a process begin.
+struct Images<'a> {
+    by_path: HashMap<&'a str, u64>,
+    by_name: HashMap<&'a str, u64>,
+}
+
+impl<'a> Images<'a> {
+    fn of(mappings: &'a [Mapping]) -> Self {
+        let mut images = Images {
+            by_path: HashMap::new(),
+            by_name: HashMap::new(),
+        };
+        for mapping in mappings.iter().filter(|mapping| mapping.is_image()) {
+            let path = mapping.path.trim_end_matches(" (deleted)");
+            images.by_path.entry(path).or_insert(mapping.start);
+            let name = file_name(path);
+            images.by_name.entry(name).or_insert(mapping.start);
+        }
+        images
+    }
+
+    /// The image of a preloaded file: first by path, then by its file's name.
+    fn start_of(&self, entry: &str) -> Option<u64> {
+        let by_path = self.by_path.get(entry);
+        by_path
+            .or_else(|| self.by_name.get(file_name(entry)))
+            .copied()
+    }
 }
 
 /// The entries that are mapped, as the loader mapped them: the kernel gives addresses from the top down.
-fn in_memory(entries: &[String], mappings: &[Mapping]) -> Vec<String> {
+fn in_memory(entries: &[String], images: &Images) -> Vec<String> {
     let mut found: Vec<(u64, &String)> = entries
         .iter()
-        .filter_map(|entry| Some((image_of(entry, mappings)?.start, entry)))
+        .filter_map(|entry| Some((images.start_of(entry)?, entry)))
         .collect();
     found.sort_by_key(|(start, _)| std::cmp::Reverse(*start));
     found.into_iter().map(|(_, entry)| entry.clone()).collect()
 }
 
 /// The program itself and the entries before the library, as far as they define `mmap`.
-fn rivals(target: Target, mappings: &[Mapping], before: &[String]) -> Vec<String> {
+fn rivals(target: Target, images: &Images, before: &[String]) -> Vec<String> {
     let program = std::fs::read_link(format!("/proc/{}/exe", target.pid())).ok();
     let program = program.map(|path| path.to_string_lossy().into_owned());
     let candidates = program.iter().chain(before);
-    candidates
-        .filter(|path| {
-            image_of(path, mappings).is_some_and(|image| defines_mmap(target, image.start))
-        })
-        .cloned()
-        .collect()
+    let has_mmap = |path: &&String| {
+        let start = images.start_of(path);
+        start.is_some_and(|start| defines_mmap(target, start))
+    };
+    candidates.filter(has_mmap).cloned().collect()
 }
 
 fn defines_mmap(target: Target, base: u64) -> bool {
@@ -129,6 +160,12 @@ mod tests {
         assert_eq!(entries_of(environment), ["/a/x.so", "/b/y.so", "z.so"]);
         assert!(entries_of("PATH=/bin\0").is_empty());
         assert!(entries_of("LD_PRELOAD=\0").is_empty());
+        assert_eq!(
+            entries_of("LD_PRELOAD=/a.so\0LD_PRELOAD=/b.so\0"),
+            ["/b.so"]
+        );
+        let many = format!("LD_PRELOAD={}", "a:".repeat(1 << 20));
+        assert_eq!(entries_of(&many).len(), ENTRIES);
     }
 
     #[test]
@@ -151,16 +188,19 @@ mod tests {
             line(0x9000, "/a/early.so (deleted)"),
         ];
         let list = entries(&["/a/late.so", "early.so", "/a/none.so"]);
-        assert_eq!(in_memory(&list, &mappings), ["early.so", "/a/late.so"]);
+        assert_eq!(
+            in_memory(&list, &Images::of(&mappings)),
+            ["early.so", "/a/late.so"]
+        );
     }
 
     #[test]
     fn this_program_defines_no_mmap_and_libc_does() {
         let own = Target::new(std::process::id() as i32);
         let mappings = own.mappings().unwrap();
-        assert!(rivals(own, &mappings, &[]).is_empty());
+        assert!(rivals(own, &Images::of(&mappings), &[]).is_empty());
         assert_eq!(
-            rivals(own, &mappings, &entries(&["libc.so.6"])),
+            rivals(own, &Images::of(&mappings), &entries(&["libc.so.6"])),
             ["libc.so.6"]
         );
     }

@@ -31,7 +31,7 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
         }
     };
     // Rounds as JSON are for programs, wherever they go.
-    let screen = Screen::new(Term::stdout().is_term() && !args.json);
+    let screen = Screen::new(Term::stdout().is_term() && can_draw() && !args.json);
     let mut first = true;
     loop {
         let began = Instant::now();
@@ -53,6 +53,11 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
             return Exit::Signal(number);
         }
     }
+}
+
+/// Whether the terminal understands more than text: one without a name, or a dumb one, gets rounds one after another.
+fn can_draw() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
 /// The signals that matter, as they come.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
+use crate::foreign_file;
+
 use super::messages::{FileEntry, Memory, RegularFile, Remap, MAPS_FILE};
 
 const COMMON: u32 = 0x5456_4319;
@@ -17,6 +19,9 @@ const FILES: u32 = 0x5630_3138;
 const REGULAR_FILES: u32 = 0x5036_3636;
 const MEMORY: u32 = 0x5749_2820;
 const REMAPS: u32 = 0x5913_3954;
+
+/// Longest image that is read: a process with 65,530 mappings needs 5 MB.
+const LARGEST: u64 = 64 << 20;
 
 /// Why a folder's images cannot be read.
 #[derive(Debug)]
@@ -151,8 +156,14 @@ fn memory_images(folder: &Path) -> Result<BTreeMap<i32, PathBuf>, ImagesError> {
     Ok(found)
 }
 
+/// Anybody may have put a pipe or something endless into the folder.
 fn read(path: &Path) -> Result<Vec<u8>, ImagesError> {
-    fs::read(path).map_err(|error| ImagesError::Unreadable(path.to_path_buf(), error))
+    let read = match foreign_file::open(path) {
+        Ok(Some((file, _))) => foreign_file::read(file, LARGEST),
+        Ok(None) => Err(io::Error::other("it is no regular file")),
+        Err(error) => Err(error),
+    };
+    read.map_err(|error| ImagesError::Unreadable(path.to_path_buf(), error))
 }
 
 fn messages<T: Message + Default>(
@@ -228,6 +239,44 @@ mod tests {
             mapped_files(Path::new("/nonexistent")),
             Err(ImagesError::NoImages(_))
         ));
+    }
+
+    #[test]
+    fn pipes_and_endless_files_are_refused() {
+        let folder = std::env::temp_dir().join(format!("cudasnap-images-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy(sample().join("files.img"), folder.join("files.img")).unwrap();
+        let refused = |why: &str| {
+            let error = mapped_files(&folder).unwrap_err().to_string();
+            assert!(error.contains("mm-1.img") && error.contains(why), "{error}");
+            fs::remove_file(folder.join("mm-1.img")).unwrap();
+        };
+        let name = std::ffi::CString::new(folder.join("mm-1.img").to_str().unwrap()).unwrap();
+        // SAFETY: a terminated string, valid for the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        refused("no regular file");
+        std::os::unix::fs::symlink("/dev/zero", folder.join("mm-1.img")).unwrap();
+        refused("no regular file");
+        std::os::unix::fs::symlink("mm-1.img", folder.join("mm-1.img")).unwrap();
+        refused("symbolic links");
+        let huge = fs::File::create_new(folder.join("mm-1.img")).unwrap();
+        huge.set_len(1 << 40).unwrap();
+        refused("longer than");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn an_image_cut_anywhere_is_refused_or_ends_between_messages() {
+        let bytes = fs::read(sample().join("files.img")).unwrap();
+        let whole = parse::<FileEntry>(&bytes, FILES).unwrap();
+        let mut found = BTreeSet::new();
+        for length in 0..bytes.len() {
+            if let Ok(some) = parse::<FileEntry>(&bytes[..length], FILES) {
+                assert_eq!(some, whole[..some.len()]);
+                assert!(found.insert(some.len()), "once for each number of messages");
+            }
+        }
+        assert_eq!(found.len(), whole.len());
     }
 
     proptest! {

@@ -6,11 +6,13 @@
 pub mod images;
 pub mod messages;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::doctor::elf_file::{build_id_of, hex};
 use crate::doctor::finding::{Finding, Group};
 use crate::driver::kernel_driver_version;
+use crate::foreign_file;
+use crate::foreign_text::printable;
 use crate::shim_library;
 use images::{mapped_files, ImagesError, MappedFile};
 
@@ -32,7 +34,7 @@ pub fn look(folder: &Path, root: Option<&Path>) -> Result<Group, ImagesError> {
         files.iter().filter(name).collect::<Vec<_>>()
     };
     let (shims, drivers) = (named(is_shim), named(is_libcuda));
-    let look_at = |file: &MappedFile| find(&below(root, &file.path));
+    let look_at = |file: &MappedFile| find(root, &file.path);
     let mut findings: Vec<Finding> = Vec::new();
     for file in &shims {
         findings.push(compare("library", file, look_at(file).as_ref()));
@@ -64,25 +66,21 @@ fn is_libcuda(name: &str) -> bool {
     name.starts_with("libcuda.so")
 }
 
-fn below(root: Option<&Path>, path: &str) -> PathBuf {
-    match root {
-        Some(root) => root.join(path.trim_start_matches('/')),
-        None => path.into(),
-    }
-}
-
-fn find(path: &Path) -> Option<Here> {
-    let data = std::fs::metadata(path)
-        .ok()
-        .filter(std::fs::Metadata::is_file)?;
+/// The images name the path: whatever lies there is looked at only when it is a file, and links do not lead out of the root.
+fn find(root: Option<&Path>, path: &str) -> Option<Here> {
+    let opened = match root {
+        Some(root) => foreign_file::open_below(root, Path::new(path)),
+        None => foreign_file::open(Path::new(path)),
+    };
+    let (file, data) = opened.ok()??;
     Some(Here {
         size: data.len(),
-        build_id: build_id_of(path),
+        build_id: build_id_of(file),
     })
 }
 
 fn compare(check: &'static str, file: &MappedFile, here: Option<&Here>) -> Finding {
-    let path = &file.path;
+    let path = &printable(&file.path);
     let failed = |found: String| {
         let mend = match check {
             "library" => format!("install the same build at the same path, {path}"),
@@ -151,6 +149,7 @@ fn kernel(file: &MappedFile, version: Option<&str>) -> Option<Finding> {
     Some(if here == dumped {
         Finding::ok(CHECK, format!("{here}, as in the images"))
     } else {
+        let dumped = printable(dumped);
         Finding::failed(
             CHECK,
             format!("{here} here, {dumped} in the images"),
@@ -211,6 +210,31 @@ mod tests {
     }
 
     #[test]
+    fn what_the_images_name_is_not_waited_for_and_cannot_command_the_terminal() {
+        let folder = std::env::temp_dir().join(format!("cudasnap-named-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("libcuda.so.1");
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: a terminated string, valid for the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert_eq!(find(None, pipe.to_str().unwrap()), None);
+        assert_eq!(find(Some(&folder), "/libcuda.so.1"), None);
+        std::os::unix::fs::symlink("/proc/self/exe", folder.join("out")).unwrap();
+        assert_eq!(
+            find(Some(&folder), "/out"),
+            None,
+            "it leads out of the root"
+        );
+        std::fs::remove_dir_all(folder).unwrap();
+        let odd = MappedFile {
+            path: "/\u{1b}[2J/libcudasnap.so".into(),
+            ..file(None, &[])
+        };
+        let missing = compare("library", &odd, None);
+        assert!(!(missing.found + &missing.mend.unwrap()).contains('\u{1b}'));
+    }
+
+    #[test]
     fn the_drivers_version_is_in_its_librarys_name() {
         let libcuda = |path: &str| MappedFile {
             path: path.into(),
@@ -225,9 +249,15 @@ mod tests {
 
     #[test]
     fn files_are_looked_for_below_the_root() {
-        assert_eq!(below(None, "/a/b"), Path::new("/a/b"));
-        assert_eq!(below(Some(Path::new("/r")), "/a/b"), Path::new("/r/a/b"));
-        assert_eq!(find(Path::new("/dev/null")), None);
+        let own = std::env::current_exe().unwrap();
+        let (folder, name) = (
+            own.parent().unwrap(),
+            own.file_name().unwrap().to_str().unwrap(),
+        );
+        assert!(find(None, own.to_str().unwrap()).is_some());
+        assert!(find(Some(folder), &format!("/{name}")).is_some());
+        assert_eq!(find(Some(folder), own.to_str().unwrap()), None);
+        assert_eq!(find(None, "/dev/null"), None);
         assert!(
             is_shim("libcudasnap.so") && !is_shim("cudasnap") && !is_libcuda("libcudart.so.12")
         );
