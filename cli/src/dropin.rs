@@ -5,7 +5,6 @@
 //! is the driver's own text.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser, ValueEnum};

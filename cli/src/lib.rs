@@ -7,8 +7,8 @@
 //! * [`process`]: other processes: identity, tree, rights, memory and mappings, how far they came with CUDA, how they ended.
 //! * [`record`]: finds, copies and steers the record that the shim keeps in the target.
 //! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
-//! * [`shim_library`]: the library's file. [`units`], [`foreign`], [`exit`], [`output`]: words, foreign words, statuses,
-//!   stdout and stderr.
+//! * [`shim_library`]: the library's file. [`units`], [`exit`], [`output`]: words, statuses,
+//!   stdout and stderr. [`foreign_text`], [`foreign_file`]: what others wrote, made harmless; opened without waiting for a pipe.
 //!
 //! The commands: [`grammar`] is the whole command line; [`flow`] (lock, checkpoint, restore, unlock, toggle, state), [`run`],
 //! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`links`], [`generate`] (completions, man pages); [`dropin`]
@@ -24,7 +24,8 @@ pub mod driver;
 pub mod dropin;
 pub mod exit;
 pub mod flow;
-pub mod foreign;
+pub mod foreign_file;
+pub mod foreign_text;
 pub mod generate;
 pub mod gpus;
 pub mod grammar;

@@ -32,7 +32,6 @@ use crate::process::rights;
 use crate::process::target::MemoryError;
 use crate::record::{Control, Located, RecordError};
 use crate::selection::{Selection, SelectionError};
-use crate::status::text::printable;
 
 /// A mode, as people write it.
 #[derive(Debug, Clone, Copy, ValueEnum)]

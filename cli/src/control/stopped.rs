@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::control::ptrace::{self, Event};
-use crate::foreign::printable;
+use crate::foreign_text::printable;
 use crate::process::identity::{line_of, number_of};
 use crate::process::observe::threads;
 use crate::process::target::{MemoryError, Target};

@@ -6,7 +6,7 @@ use comfy_table::{presets, Cell, Color, ColumnConstraint, ContentArrangement, Ta
 use serde::Serialize;
 
 use crate::doctor::finding::{Counts, Finding, Group, Verdict};
-use crate::status::text::printable;
+use crate::foreign_text::printable;
 
 /// The report as one JSON object.
 #[derive(Debug, Serialize)]

@@ -9,6 +9,7 @@ use super::failure::ILLEGAL_STATE;
 use super::outcome::{Library, Outcome, Row, StepRow, Trouble};
 use crate::driver::State;
 use crate::exit::Exit;
+use crate::foreign_text::printable;
 use crate::output;
 use crate::units;
 

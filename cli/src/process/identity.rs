@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::target::{MemoryError, Target};
-use crate::foreign::printable;
+use crate::foreign_text::printable;
 
 /// A process, told apart from a later one with the same id by the moment of its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

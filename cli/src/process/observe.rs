@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::foreign::printable;
+use crate::foreign_text::printable;
 use crate::process::target::{MemoryError, Target};
 
 /// A thread.

@@ -1,5 +1,6 @@
 //! All that is known of a process, as a block of lines.
 
+use crate::foreign_text::printable;
 use crate::process::cuda::CudaUse;
 use crate::record::view::{OptionsView, RecordView};
 use crate::units;
@@ -10,7 +11,7 @@ use super::library_file::FileState;
 use super::pages::Pages;
 use super::phases;
 use super::table;
-use super::text::{count, printable, printable_within, Paper};
+use super::text::{count, printable_within, Paper};
 use super::warnings;
 
 /// Columns before the text of a line.

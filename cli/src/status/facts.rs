@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::foreign_text::printable;
 use crate::gpus::Gpus;
 use crate::process::cuda::CudaUse;
 use crate::process::identity::Identity;
@@ -13,7 +14,7 @@ use super::held::Held;
 use super::library_file::FileState;
 use super::pages::Pages;
 use super::preload::Preload;
-use super::text::{count, printable};
+use super::text::count;
 
 /// A CUDA process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

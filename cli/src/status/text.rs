@@ -2,7 +2,7 @@
 
 use console::{measure_text_width, truncate_str, Term};
 
-pub use crate::foreign_text::printable;
+use crate::foreign_text::printable;
 
 /// What is written on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,8 +92,6 @@ fn words(text: &str) -> Vec<String> {
     }
     words
 }
-
-pub use crate::foreign::printable;
 
 /// The same, cut to so many columns.
 pub fn printable_within(text: &str, columns: usize) -> String {

@@ -9,7 +9,8 @@ use super::held::{Held, Kind};
 use super::judge::{Activity, Source, State, Verdict};
 use super::library_file::FileState;
 use super::phases;
-use super::text::{count, printable};
+use super::text::count;
+use crate::foreign_text::printable;
 
 /// Below this share of huge pages a buffer that asked for them is slower than it could be.
 const FEW_HUGE_PAGES: u64 = 50;
