@@ -21,11 +21,9 @@ pub struct Room {
 /// # Errors
 /// The process has ended, or `/proc` cannot be read.
 pub fn for_process(target: Target) -> Result<Room, MemoryError> {
-    let all = limits(target)?;
-    Ok(all
-        .into_iter()
-        .min_by_key(|room| room.bytes)
-        .unwrap_or_else(|| unreachable!("the machine's own room is always there")))
+    let least = limits(target)?.into_iter().min_by_key(|room| room.bytes);
+    // The machine's own room is always among them.
+    Ok(least.unwrap_or_else(|| machine("")))
 }
 
 /// Every limit that holds for the process: those of its control groups, then the machine's `MemAvailable`. Two processes that
@@ -34,15 +32,24 @@ pub fn for_process(target: Target) -> Result<Room, MemoryError> {
 /// # Errors
 /// The process has ended, or `/proc` cannot be read.
 pub fn limits(target: Target) -> Result<Vec<Room>, MemoryError> {
-    let membership = target.proc_file("cgroup")?;
+    let membership = match target.proc_file("cgroup") {
+        // A kernel without control groups has no such file; a process that has ended has no file at all.
+        Err(MemoryError::Gone) => target.proc_file("stat").map(|_| String::new()),
+        read => read,
+    }?;
     let meminfo = std::fs::read_to_string("/proc/meminfo")?;
-    let machine = Room {
-        bytes: kilobytes(&meminfo, "MemAvailable:").unwrap_or(u64::MAX),
-        limit: "MemAvailable".into(),
-    };
+    let machine = machine(&meminfo);
     let levels = membership.lines().filter_map(parse_membership);
     let groups = levels.flat_map(|(hierarchy, path)| climb(hierarchy.mounts(), path, hierarchy));
     Ok(groups.chain([machine]).collect())
+}
+
+/// What the machine has left, by the text of `/proc/meminfo`; without limit when that does not tell.
+fn machine(meminfo: &str) -> Room {
+    Room {
+        bytes: kilobytes(meminfo, "MemAvailable:").unwrap_or(u64::MAX),
+        limit: "MemAvailable".into(),
+    }
 }
 
 /// The two kinds of control group hierarchy.
@@ -173,6 +180,21 @@ mod tests {
         assert!(rooms[0].limit.ends_with("/a/memory.max"));
         assert!(climb(&[mount], "/../a/b", Hierarchy::Unified).is_empty());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn memory_that_is_available_is_read() {
+        let text = "MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:    4 kB\n";
+        assert_eq!(machine(text).bytes, 4096);
+        assert_eq!(machine("").bytes, u64::MAX);
+        assert_eq!(
+            machine("MemAvailable: 18446744073709551615 kB").bytes,
+            u64::MAX
+        );
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let target = Target::new(child.id() as i32);
+        child.wait().unwrap();
+        assert_eq!(limits(target), Err(MemoryError::Gone));
     }
 
     #[test]

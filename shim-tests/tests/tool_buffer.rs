@@ -215,6 +215,22 @@ fn undo_refuses_what_is_not_as_it_was_left() {
 }
 
 #[test]
+fn a_write_that_was_cut_off_can_be_undone() {
+    let bench = Bench::checkpointed("cut-off");
+    let offset = bench.offset();
+    let before = pattern_word(WORD).to_le_bytes();
+    let new = before.map(|byte| byte ^ 0xff);
+    bench.must(&format!("write {offset} {} --yes --undo all", hex(&new)));
+    // As a tool that is killed in the middle of a write leaves it.
+    bench.must(&format!(
+        "write {offset} {} --yes --undo half",
+        hex(&before[..3])
+    ));
+    bench.must("undo all --yes");
+    assert_eq!(bench.bytes(offset, 8), before);
+}
+
+#[test]
 fn an_undo_file_that_is_there_is_not_overwritten_and_nothing_is_written() {
     let bench = Bench::checkpointed("undo-there");
     let offset = bench.offset();

@@ -47,6 +47,16 @@ fn statuses_of_a_shell_when_there_is_nothing_to_run() {
     folder.mode("plain", 0o644);
     let lost = folder.file("lost", "#!/no/such/interpreter\n");
     let binary = folder.file("binary", [0xde, 0xad, 0, 1, 2, 3]);
+    let dos = folder.file("dos", "#!/bin/sh\r\necho hi\r\n");
+    let pipe = CString::new(folder.at("pipe").as_os_str().as_bytes()).unwrap();
+    // SAFETY: a terminated string, valid for the call.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o755) }, 0);
+    // Nobody will ever write into it: a tool that opens it waits for ever.
+    let on_pipe = folder.file("on-pipe", format!("#!{}/pipe\n", folder.path.display()));
+    let mut deep = folder.file("deep0", "#!/bin/sh\n");
+    for level in 1..8 {
+        deep = folder.file(&format!("deep{level}"), format!("#!{}\n", deep.display()));
+    }
     let loader = folder.shows_preload(
         "loader",
         &["-Wl,--dynamic-linker=/lib/ld-musl-nowhere.so.1"],
@@ -74,6 +84,13 @@ fn statuses_of_a_shell_when_there_is_nothing_to_run() {
             "it is in no format that this machine executes",
         ),
         (
+            text(&dos),
+            127,
+            "it needs /bin/sh\\r, which is not there: its first line ends in a carriage return",
+        ),
+        (text(&on_pipe), 126, "it may not be executed"),
+        (text(&deep), 126, "scripts whose interpreters are scripts"),
+        (
             text(&loader),
             127,
             "it needs /lib/ld-musl-nowhere.so.1, which is not there",
@@ -87,6 +104,18 @@ fn statuses_of_a_shell_when_there_is_nothing_to_run() {
             "{program}: {said:?}"
         );
     }
+}
+
+#[test]
+fn a_first_line_that_the_kernel_finds_too_long_is_for_the_shell() {
+    let folder = Folder::new();
+    let line = format!("#!/{}\n", "x".repeat(300));
+    let script = folder.file("long", line + "echo run by the shell\n");
+    let said = run(&[text(&script)]);
+    assert_eq!(
+        said.parts(),
+        (0, "run by the shell\n".into(), String::new())
+    );
 }
 
 #[test]

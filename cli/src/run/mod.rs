@@ -23,6 +23,7 @@ pub mod trial;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
@@ -109,10 +110,16 @@ fn start(plan: &Plan) -> Exit {
     let error = execute::execute(file, &plan.arguments);
     let mut not = NotRunnable::new(file, &error);
     if let (Exit::NotFound, Some(missing)) = (not.exit, plan.missing()) {
+        let carriage_return = missing.as_os_str().as_bytes().ends_with(b"\r");
         not.text = format!(
-            "{}: it needs {}, which is not there",
+            "{}: it needs {}, which is not there{}",
             file.display(),
-            missing.display()
+            missing.display(),
+            if carriage_return {
+                ": its first line ends in a carriage return (dos2unix takes them away)"
+            } else {
+                ""
+            }
         );
     }
     tell(&not.text);
