@@ -129,7 +129,7 @@ fn start(plan: &Plan) -> Exit {
 /// A line for people. That nobody hears it is no reason not to start the program.
 fn tell(line: &str) {
     // Names in it may be those of a script or a program.
-    output::complain(&printable(line));
+    output::complain(printable(line));
 }
 
 fn print(text: &str) -> Exit {

@@ -57,9 +57,8 @@ pub fn look(target: Target, mappings: &[Mapping], library: Option<&str>) -> Opti
 /// The entries of `LD_PRELOAD` in an environment block; blanks and colons separate them. Of two such variables the loader takes the
 /// last.
 fn entries_of(environment: &str) -> Vec<String> {
-    let variables = environment.split('\0');
-    let lists = variables.filter_map(|variable| variable.strip_prefix("LD_PRELOAD="));
-    let value = lists.last();
+    let mut variables = environment.rsplit('\0');
+    let value = variables.find_map(|variable| variable.strip_prefix("LD_PRELOAD="));
     let entries = value.unwrap_or_default().split([' ', ':']);
     entries
         .filter(|entry| !entry.is_empty())
