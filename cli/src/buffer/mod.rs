@@ -49,7 +49,7 @@ pub struct Args {
 /// What to do with the buffer.
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Shows whether there is a buffer, and where [default]
+    /// Shows whether there is a buffer, and where (this is the default)
     List(list::ListArgs),
     /// Prints bytes
     Read(read::ReadArgs),

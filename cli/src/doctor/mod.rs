@@ -2,7 +2,7 @@
 //!
 //! A check is a pure function from a text or a number to a [`finding::Finding`], and a few lines that fetch the text. A file per
 //! group: [`huge_pages`], [`memory`], [`processors`], [`rights`], [`driver`], [`libcuda`], [`library`], [`tools`];
-//! [`for_restore`] is `--for-restore`. [`report`] shows them. Nothing is changed, and CUDA is initialised only for `--cuda`.
+//! [`mod@for_restore`] is `--for-restore`. [`report`] shows them. Nothing is changed, and CUDA is initialised only for `--cuda`.
 
 pub mod control_groups;
 pub mod driver;
