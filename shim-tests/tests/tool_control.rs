@@ -387,19 +387,20 @@ fn a_tool_that_is_killed_leaves_the_process_as_it_was() {
         });
         lines.collect()
     };
+    let traced = |process: &Shimmed| {
+        let status = format!("/proc/{}/status", process.app.pid());
+        let status = std::fs::read_to_string(status).unwrap();
+        !status.contains("TracerPid:\t0\n")
+    };
     let before = masks(&process);
     for round in 0..24 {
-        let tool = RunningTool::start(&mut driver.tool(&format!("drop {}", process.app.pid())));
-        std::thread::sleep(Duration::from_millis(round));
+        let mut tool = RunningTool::start(&mut driver.tool(&format!("drop {}", process.app.pid())));
+        while !traced(&process) && tool.runs() {}
+        std::thread::sleep(Duration::from_micros(300 * (round % 12)));
         tool.signal(libc::SIGKILL);
         let _ = tool.wait();
         // Its tracer ends by itself.
         let deadline = Instant::now() + LIMIT;
-        let traced = |process: &Shimmed| {
-            let status = process.app.pid();
-            let status = std::fs::read_to_string(format!("/proc/{status}/status")).unwrap();
-            !status.contains("TracerPid:\t0\n")
-        };
         while traced(&process) {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(1));
