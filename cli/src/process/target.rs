@@ -30,6 +30,10 @@ impl fmt::Display for MemoryError {
                 out,
                 "not permitted: another user's process, a ptrace restriction, or CAP_SYS_PTRACE missing"
             ),
+            MemoryError::Os(libc::ETIMEDOUT) => write!(
+                out,
+                "its memory does not come: it lies in a file of a file system that hangs, or is watched (userfaultfd)"
+            ),
             MemoryError::Os(errno) => {
                 write!(
                     out,
