@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cudasnap_cli::process::identity::Identity;
 use cudasnap_cli::process::observe::resident_bytes;
 use cudasnap_cli::record::view::BufferView;
-use cudasnap_shim_tests::shimmed::{library, Shimmed};
+use cudasnap_shim_tests::shimmed::{hostile, library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
 use cudasnap_shim_tests::tool::{RunningTool, Said};
 use cudasnap_wire::{Buffer, Record};
@@ -409,6 +409,30 @@ fn a_tool_that_is_killed_leaves_the_process_as_it_was() {
         assert_eq!(masks(&process), before, "{round}");
         process.cycle();
     }
+}
+
+#[test]
+fn a_process_without_its_first_thread_is_not_said_to_have_ended() {
+    let driver = SimDriver::build(false);
+    let program = hostile(&driver, "first_thread_ends.c", &[]);
+    let mut command = Command::new(program);
+    let mut process = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
+    let pid = process.0.id();
+    let identity = Identity::of(pid as i32);
+    let mut line = String::new();
+    BufReader::new(process.0.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    expect_state(pid, 'Z');
+    for verb in ["drop", "mode", "state", "checkpoint"] {
+        let said = driver.said(&format!("{verb} {pid}"));
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(
+            said.stderr.contains("the first thread of process"),
+            "{said:?}"
+        );
+    }
+    identity.unwrap().check().unwrap();
 }
 
 #[test]
