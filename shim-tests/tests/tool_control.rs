@@ -1,6 +1,7 @@
 //! `cudasnap mode` and `cudasnap drop`, from another process, on the simulated driver.
 
 use std::io::{BufRead, BufReader};
+use std::mem::offset_of;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,9 +9,10 @@ use std::time::{Duration, Instant};
 use cudasnap_cli::process::identity::Identity;
 use cudasnap_cli::process::observe::resident_bytes;
 use cudasnap_cli::record::view::BufferView;
-use cudasnap_shim_tests::shimmed::{library, Shimmed};
+use cudasnap_shim_tests::shimmed::{hostile, library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
-use cudasnap_shim_tests::tool::Said;
+use cudasnap_shim_tests::tool::{RunningTool, Said};
+use cudasnap_wire::{Buffer, Record};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const KEEP: (&str, &str) = ("CUDASNAP_BUFFER", "keep");
@@ -315,6 +317,217 @@ fn a_tree_of_processes_is_dropped() {
     let said = driver.must_say(&format!("drop --tree {}", shell.0.id()));
     let expected = format!("{pid} (simapp): no buffer is kept (state: none), nothing to free\n");
     assert_eq!(said, expected);
+}
+
+/// Writes words into the record of a process, as a process that lies would.
+fn lie(process: &Shimmed, words: &[(usize, u64)]) {
+    let buffer = process.located().address() + offset_of!(Record, buffer) as u64;
+    for (offset, word) in words {
+        let bytes = word.to_ne_bytes();
+        process
+            .target()
+            .write(buffer + *offset as u64, &bytes)
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_record_that_lies_frees_nothing_and_ends() {
+    let (driver, mut process) = kept("32", &[]);
+    let truth = process.record().buffer;
+    let (address, length, mapped) = (
+        offset_of!(Buffer, address),
+        offset_of!(Buffer, length),
+        offset_of!(Buffer, mapped),
+    );
+    let image = process.target().mappings().unwrap()[0].start;
+    let pid = process.app.pid();
+    for (lies, words) in [
+        // Its end lies before its start: every address would be "inside".
+        (&[(mapped, 0u64.wrapping_sub(1 << 30))][..], "cannot be"),
+        (&[(mapped, truth.mapped + 1)], "cannot be"),
+        (&[(mapped, truth.length - 4096)], "cannot be"),
+        (&[(address, truth.address + 1)], "cannot be"),
+        (&[(address, u64::MAX - 4095)], "cannot be"),
+        // Longer than any memory: days of slices.
+        (&[(mapped, 1 << 60)], "longer than main memory"),
+        // Other memory: files, holes.
+        (&[(address, image)], "other memory"),
+        (&[(mapped, truth.mapped + (1 << 30))], "other memory"),
+    ] {
+        lie(&process, lies);
+        let said = driver.said(&format!("drop {pid}"));
+        let text = format!("{}{}", said.stdout, said.stderr);
+        assert!(text.contains(words), "{lies:?}: {said:?}");
+        assert_eq!(said.code, i32::from(words == "cannot be"), "{said:?}");
+        let truth = [
+            (address, truth.address),
+            (length, truth.length),
+            (mapped, truth.mapped),
+        ];
+        lie(&process, &truth);
+        assert_eq!(process.app.wrong_words(), 0);
+    }
+    assert!(resident(&process, &truth) >= 32 << 20);
+    process.cycle();
+}
+
+/// SIGKILL of the tool at any moment: the threads that it had stopped go on as if nothing had been.
+#[test]
+fn a_tool_that_is_killed_leaves_the_process_as_it_was() {
+    let (driver, mut process) = kept("128", &[]);
+    let masks = |process: &Shimmed| -> Vec<String> {
+        let pid = process.app.pid();
+        let threads = cudasnap_cli::process::observe::threads(process.target()).unwrap();
+        let lines = threads.iter().map(|thread| {
+            let status = format!("/proc/{pid}/task/{}/status", thread.tid);
+            let status = std::fs::read_to_string(status).unwrap();
+            let line = status.lines().find(|line| line.starts_with("SigBlk:"));
+            line.unwrap().to_owned()
+        });
+        lines.collect()
+    };
+    let traced = |process: &Shimmed| {
+        let status = format!("/proc/{}/status", process.app.pid());
+        let status = std::fs::read_to_string(status).unwrap();
+        !status.contains("TracerPid:\t0\n")
+    };
+    let before = masks(&process);
+    for round in 0..24 {
+        let mut tool = RunningTool::start(&mut driver.tool(&format!("drop {}", process.app.pid())));
+        while !traced(&process) && tool.runs() {}
+        std::thread::sleep(Duration::from_micros(300 * (round % 12)));
+        tool.signal(libc::SIGKILL);
+        let _ = tool.wait();
+        // Its tracer ends by itself.
+        let deadline = Instant::now() + LIMIT;
+        while traced(&process) {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(process.app.wrong_words(), 0, "{round}");
+        assert_eq!(masks(&process), before, "{round}");
+        process.cycle();
+    }
+}
+
+#[test]
+fn a_process_without_its_first_thread_is_not_said_to_have_ended() {
+    let driver = SimDriver::build(false);
+    let program = hostile(&driver, "first_thread_ends.c", &[]);
+    let mut command = Command::new(program);
+    let mut process = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
+    let pid = process.0.id();
+    let identity = Identity::of(pid as i32);
+    let mut line = String::new();
+    BufReader::new(process.0.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    expect_state(pid, 'Z');
+    for verb in ["drop", "mode", "state", "checkpoint"] {
+        let said = driver.said(&format!("{verb} {pid}"));
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(
+            said.stderr.contains("the first thread of process"),
+            "{said:?}"
+        );
+    }
+    identity.unwrap().check().unwrap();
+}
+
+#[test]
+fn json_is_printed_on_every_path() {
+    let (driver, process) = kept("16", &[]);
+    let pid = process.app.pid();
+    let sleeper = Killed(Command::new("sleep").arg("600").spawn().unwrap());
+    let sleeper = sleeper.0.id();
+    for (line, code) in [
+        (format!("drop --json {sleeper}"), 1),
+        (format!("drop --json {pid} {sleeper}"), 3),
+        (format!("drop --json {pid} 999999999"), 1),
+        ("drop --json 999999999".into(), 1),
+        (format!("drop --json --tree {sleeper}"), 1),
+        (format!("drop --json --ns-pid {sleeper}"), 1),
+        ("mode --json 999999999".into(), 1),
+        (format!("mode --json {sleeper} off"), 1),
+        (format!("mode --json {pid}"), 0),
+    ] {
+        let said = driver.said(&line);
+        assert_eq!(said.code, code, "{line}: {said:?}");
+        let json = said.json();
+        assert_eq!(
+            (&json["schema"], &json["status"]),
+            (&1.into(), &code.into())
+        );
+        let errors = json["errors"].as_array().unwrap();
+        assert_eq!(errors.is_empty(), code == 0, "{line}: {json}");
+        for error in errors {
+            assert!(said.stderr.contains(error.as_str().unwrap()), "{said:?}");
+        }
+    }
+    let mut refused = driver.tool(&format!("drop --json {pid}"));
+    let said = Said::by(refused.uid(65534).gid(65534));
+    assert_eq!((said.code, &said.json()["status"]), (4, &4.into()));
+}
+
+/// A name is whatever a process likes.
+#[test]
+fn a_name_cannot_command_the_terminal() {
+    let driver = SimDriver::build(false);
+    let mut named = Command::new("sh");
+    let script = r"printf '\033]0;x\007' > /proc/$$/comm; echo named; read line";
+    named
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut named = Killed(named.spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(named.0.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "named\n");
+    let pid = named.0.id();
+    for verb in ["state", "checkpoint", "lock --verbose", "status"] {
+        let said = driver.said(&format!("{verb} {pid}"));
+        let text = format!("{}{}", said.stdout, said.stderr);
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{said:?}");
+        assert!(verb == "status" || text.contains("u{1b}"), "{said:?}");
+    }
+}
+
+/// Nobody reads, or the disk is full: the status is still that of the work.
+#[test]
+fn an_output_that_takes_nothing_is_no_panic() {
+    let (driver, process) = kept("16", &[]);
+    let pid = process.app.pid();
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let closed = || std::io::pipe().unwrap().1;
+    for (line, code) in [
+        ("drop 999999999".to_string(), 1),
+        ("mode 999999999 --json".into(), 1),
+        ("state 999999999".into(), 1),
+        ("--get-state --pid 999999999".into(), 1),
+        ("--get-state".into(), 1),
+        (format!("--action fly --pid {pid}"), 1),
+        (format!("mode {pid}"), 0),
+        (format!("--get-state --pid {pid}"), 0),
+        (format!("state {pid}"), 0),
+    ] {
+        let with = |stdout: Stdio, stderr: Stdio| {
+            let mut tool = driver.tool(&line);
+            tool.stdout(stdout).stderr(stderr).status().unwrap().code()
+        };
+        let null = Stdio::null;
+        assert_eq!(with(null(), full().into()), Some(code), "{line}");
+        assert_eq!(with(null(), closed().into()), Some(code), "{line}");
+        assert_eq!(with(closed().into(), null()), Some(code), "{line}");
+        assert_eq!(with(full().into(), null()), Some(1), "{line}");
+    }
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub enum IdentityError {
     },
     /// It has ended, and its parent has not collected it yet.
     Zombie(i32),
+    /// Its first thread has ended while others go on: the kernel shows nothing of it any more.
+    FirstThreadEnded(i32),
     /// The id belongs to another process by now.
     Reused(i32),
     /// It exists, and `/proc` does not show it.
@@ -62,6 +64,10 @@ impl fmt::Display for IdentityError {
             IdentityError::Zombie(pid) => {
                 write!(out, "process {pid} has ended, its parent has not collected it")
             }
+            IdentityError::FirstThreadEnded(pid) => write!(
+                out,
+                "the first thread of process {pid} has ended while others go on: its memory cannot be read any more"
+            ),
             IdentityError::Reused(pid) => write!(
                 out,
                 "the process that had the id {pid} has ended, and another one has it now: nothing was done to that one"
@@ -98,6 +104,9 @@ impl Identity {
     pub(crate) fn with_status(pid: i32) -> Result<(Self, String), IdentityError> {
         let (identity, state, status) = look(pid)?;
         match state {
+            b'Z' | b'X' | b'x' if has_other_threads(pid) => {
+                Err(IdentityError::FirstThreadEnded(pid))
+            }
             b'Z' | b'X' | b'x' => Err(IdentityError::Zombie(pid)),
             _ => Ok((identity, status)),
         }
@@ -108,7 +117,11 @@ impl Identity {
     /// # Errors
     /// What became of it.
     pub fn check(&self) -> Result<(), IdentityError> {
-        let now = Identity::of(self.pid)?;
+        let (now, state, _) = look(self.pid)?;
+        // One that has only lost its first thread lives.
+        if matches!(state, b'Z' | b'X' | b'x') && !has_other_threads(self.pid) {
+            return Err(IdentityError::Zombie(self.pid));
+        }
         if now.started == self.started {
             Ok(())
         } else {
@@ -189,6 +202,11 @@ fn unseen(pid: i32) -> IdentityError {
 /// Whether there is a `/proc` that shows this process.
 pub(crate) fn is_proc_there() -> bool {
     std::path::Path::new("/proc/self/stat").exists()
+}
+
+fn has_other_threads(pid: i32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    threads.is_ok_and(|threads| threads.flatten().count() > 1)
 }
 
 /// Effective user in the text of a `status` file.

@@ -5,6 +5,9 @@ use std::io::{self, Read};
 
 use serde::Serialize;
 
+/// Longest file of `/proc/PID` that is read: `smaps` of a process with 65530 mappings (the default limit) has 80 MB.
+const LONGEST: u64 = 512 << 20;
+
 /// Why foreign memory could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryError {
@@ -26,6 +29,10 @@ impl fmt::Display for MemoryError {
             MemoryError::Denied => write!(
                 out,
                 "not permitted: another user's process, a ptrace restriction, or CAP_SYS_PTRACE missing"
+            ),
+            MemoryError::Os(libc::ETIMEDOUT) => write!(
+                out,
+                "its memory does not come: it lies in a file of a file system that hangs, or is watched (userfaultfd)"
             ),
             MemoryError::Os(errno) => {
                 write!(
@@ -155,19 +162,18 @@ impl Target {
         Ok(text.lines().filter_map(Mapping::parse).collect())
     }
 
-    /// A file of `/proc/PID` as text; bytes that are not UTF-8 (in a path) are replaced.
+    /// A file of `/proc/PID` as text; bytes that are not UTF-8 (in a path) are replaced. One that is absurdly long is an error
+    /// (`EFBIG`): a process can map a file with a path of 4 KiB as often as it likes.
     pub(crate) fn proc_file(&self, name: &str) -> Result<String, MemoryError> {
-        self.proc_file_within(name, u64::MAX)
+        let file = std::fs::File::open(format!("/proc/{}/{name}", self.pid))?;
+        text_within(file, LONGEST)
     }
 
     /// The beginning of such a file, at most `limit` bytes: a process says itself how long its command line and its environment
     /// are, and may say that they are all of its address space.
     pub(crate) fn proc_file_within(&self, name: &str, limit: u64) -> Result<String, MemoryError> {
         let file = std::fs::File::open(format!("/proc/{}/{name}", self.pid))?;
-        // Most fit, and then two system calls read them: the kernel tells no size of these files.
-        let mut bytes = Vec::with_capacity(4096);
-        file.take(limit).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(text(beginning(file, limit)?))
     }
 
     /// Writes `bytes` at `address`. The mapping's own rights decide: nothing is forced.
@@ -208,6 +214,26 @@ impl Memory for Target {
         // SAFETY: `into` is valid for its length, and bytes may hold anything.
         unsafe { self.read_raw(address, into.as_mut_ptr(), into.len()) }
     }
+}
+
+fn text_within(file: impl Read, longest: u64) -> Result<String, MemoryError> {
+    let bytes = beginning(file, longest + 1)?;
+    if bytes.len() as u64 > longest {
+        return Err(MemoryError::Os(libc::EFBIG));
+    }
+    Ok(text(bytes))
+}
+
+fn beginning(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    // Most fit, and then two system calls read them: the kernel tells no size of these files.
+    let mut bytes = Vec::with_capacity(4096);
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 fn remote_range(address: u64, length: usize) -> Result<libc::iovec, MemoryError> {
@@ -268,6 +294,16 @@ mod tests {
         ] {
             assert_eq!(Mapping::parse(line).unwrap().is_image(), is, "{line}");
         }
+    }
+
+    #[test]
+    fn a_text_is_read_up_to_a_limit() {
+        assert_eq!(text_within(&b"abc"[..], 3), Ok("abc".into()));
+        assert_eq!(
+            text_within(&b"abcd"[..], 3),
+            Err(MemoryError::Os(libc::EFBIG))
+        );
+        assert_eq!(text_within(&b"a\xff"[..], 3), Ok("a\u{fffd}".into()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Finds, copies and steers the shim's record in another process.
 
 pub mod elf;
+mod limits;
 pub mod view;
 
 use std::cell::Cell;
@@ -14,6 +15,7 @@ use cudasnap_wire::{Mode, Record, MAGIC, SYMBOL, VERSION};
 
 use crate::process::target::{Mapping, Memory, MemoryError, Target};
 use crate::record::elf::find_symbol;
+use crate::record::limits::in_time;
 use crate::record::view::RecordView;
 
 /// Readings of a record before it is called busy. A block is written within microseconds.
@@ -111,27 +113,12 @@ impl Located {
     /// # Errors
     /// As [`Located::find`].
     pub fn find_in(target: Target, mappings: &[Mapping]) -> Result<Self, RecordError> {
-        let mut unsound = None;
-        let mut images = images(mappings);
-        images.sort_by_key(|mapping| !mapping.path.contains("cudasnap"));
-        let memory = Metered::new(target);
-        for mapping in images {
-            let Some(symbol) = find_symbol(&memory, mapping.start, SYMBOL)? else {
-                continue;
-            };
-            match check(&target, symbol.address, symbol.size) {
-                Ok(()) => {
-                    return Ok(Located {
-                        target,
-                        address: symbol.address,
-                        library: mapping.path.clone(),
-                    })
-                }
-                Err(RecordError::Memory(MemoryError::Gone)) => return Err(MemoryError::Gone.into()),
-                Err(error) => unsound = unsound.or(Some(error)),
-            }
-        }
-        Err(unsound.unwrap_or(RecordError::NotLoaded))
+        let mut images: Vec<(u64, String)> = images(mappings)
+            .into_iter()
+            .map(|mapping| (mapping.start, mapping.path.clone()))
+            .collect();
+        images.sort_by_key(|(_, path)| !path.contains("cudasnap"));
+        in_time(move || search(target, images))
     }
 
     /// Path of the library as the process's mappings name it. It may lie in another mount namespace.
@@ -149,6 +136,11 @@ impl Located {
     /// # Errors
     /// [`RecordError::Busy`] when a writer was met at every try.
     pub fn read(&self) -> Result<RecordView, RecordError> {
+        let place = self.clone();
+        in_time(move || place.read_now())
+    }
+
+    fn read_now(&self) -> Result<RecordView, RecordError> {
         let mut before = self.copy()?;
         for _ in 0..TRIES {
             let record = self.copy()?;
@@ -173,10 +165,12 @@ impl Located {
             Control::ThreadCap(cap) => (offset_of!(Record, thread_cap), cap),
             Control::Drop => (offset_of!(Record, drop), 1),
         };
-        // Looked at again: the library may have been unloaded and its place be something else's by now.
-        check(&self.target, self.address, size_of::<Record>() as u64)?;
-        let address = self.address + offset as u64;
-        Ok(self.target.write(address, &word.to_ne_bytes())?)
+        let (target, address) = (self.target, self.address);
+        in_time(move || {
+            // Looked at again: the library may have been unloaded and its place be something else's by now.
+            check(&target, address, size_of::<Record>() as u64)?;
+            Ok(target.write(address + offset as u64, &word.to_ne_bytes())?)
+        })
     }
 
     fn copy(&self) -> Result<Box<Record>, RecordError> {
@@ -222,6 +216,29 @@ impl Memory for Metered {
         self.left.set(left);
         self.target.read(address, into)
     }
+}
+
+/// Looks through images (address and path), in this order.
+fn search(target: Target, images: Vec<(u64, String)>) -> Result<Located, RecordError> {
+    let mut unsound = None;
+    let memory = Metered::new(target);
+    for (start, path) in images {
+        let Some(symbol) = find_symbol(&memory, start, SYMBOL)? else {
+            continue;
+        };
+        match check(&target, symbol.address, symbol.size) {
+            Ok(()) => {
+                return Ok(Located {
+                    target,
+                    address: symbol.address,
+                    library: path,
+                })
+            }
+            Err(RecordError::Memory(MemoryError::Gone)) => return Err(MemoryError::Gone.into()),
+            Err(error) => unsound = unsound.or(Some(error)),
+        }
+    }
+    Err(unsound.unwrap_or(RecordError::NotLoaded))
 }
 
 fn check(target: &Target, address: u64, size: u64) -> Result<(), RecordError> {
