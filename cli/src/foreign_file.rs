@@ -14,7 +14,7 @@ use rustix::fs::{fstatfs, open as open_at, openat2, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// File systems whose files are the kernel's own words: reading one can wait, or take away what was read.
-const OF_THE_KERNEL: [u64; 10] = [
+const OF_THE_KERNEL: [u64; 12] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
     0x6462_6720, // debugfs
@@ -25,6 +25,8 @@ const OF_THE_KERNEL: [u64; 10] = [
     0xde5e_81e4, // efivarfs
     0xcafe_4a11, // bpf
     0x6367_7270, // cgroup2
+    0x0027_e0eb, // cgroup
+    0xf97c_ff8c, // selinux
 ];
 
 /// Opens a regular file for reading; `None` when what is there is no such file.

@@ -19,7 +19,7 @@ pub struct Thread {
 pub struct Descriptor {
     /// Its number.
     pub number: i32,
-    /// What it refers to, as the link in `/proc/PID/fd` reads.
+    /// What it refers to, as the link in `/proc/PID/fd` reads: foreign text, not yet made harmless.
     pub refers_to: String,
 }
 
@@ -99,7 +99,7 @@ pub fn descriptors(target: Target) -> Result<Vec<Descriptor>, MemoryError> {
         if let Ok(link) = std::fs::read_link(format!("/proc/{}/fd/{number}", target.pid())) {
             found.push(Descriptor {
                 number,
-                refers_to: printable(&link.to_string_lossy()),
+                refers_to: link.to_string_lossy().into_owned(),
             });
         }
     }

@@ -346,10 +346,15 @@ fn dump(process: &Process, verdict: &Verdict) -> Vec<Line> {
     }
 }
 
+/// CUDA processes below one that are named; the others are counted.
+const BELOW: usize = 16;
+
 fn below(process: &Process) -> Option<Line> {
+    let more = process.cuda_below.len().saturating_sub(BELOW);
     let below: Vec<String> = process
         .cuda_below
         .iter()
+        .take(BELOW)
         .map(|child| {
             let library = match child.library {
                 Some(true) => "",
@@ -362,7 +367,10 @@ fn below(process: &Process) -> Option<Line> {
     (!below.is_empty()).then(|| {
         (
             "CUDA below",
-            format!("{}; --tree shows all", below.join(", ")),
+            match more {
+                0 => format!("{}; --tree shows all", below.join(", ")),
+                _ => format!("{} and {more} more; --tree shows all", below.join(", ")),
+            },
         )
     })
 }
@@ -425,6 +433,23 @@ mod tests {
             library: Some(false),
         }];
         process
+    }
+
+    #[test]
+    fn many_processes_below_are_counted() {
+        let mut parent = process(7);
+        parent.cuda_below = (100..300)
+            .map(|pid| Relative {
+                pid,
+                name: "rank".into(),
+                library: Some(true),
+            })
+            .collect();
+        let (_, text) = below(&parent).unwrap();
+        assert!(
+            text.ends_with("115 (rank) and 184 more; --tree shows all"),
+            "{text}"
+        );
     }
 
     #[test]
