@@ -7,7 +7,8 @@ use crossbeam_channel::{bounded, Receiver};
 
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::Nvml;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::{Device, Nvml};
 use serde::Serialize;
 
 /// Name by which the loader finds NVML; the name without a number belongs to development packages.
@@ -54,6 +55,15 @@ pub struct Gpus {
     pub gpus: Vec<Gpu>,
 }
 
+/// How much is asked of NVML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Everything in [`Gpu`].
+    Everything,
+    /// Memory and processes; the rest stays empty. For those who are in a hurry.
+    Memory,
+}
+
 /// A question to NVML that is under way in a thread of its own, since a wedged driver never answers.
 #[derive(Debug)]
 pub struct Asked {
@@ -63,10 +73,17 @@ pub struct Asked {
 
 impl Asked {
     /// Asks.
-    pub fn now() -> Self {
+    pub fn now(depth: Depth) -> Self {
         let (send, answer) = bounded(1);
         let ask = move || {
-            let _ = send.send(Gpus::look_with(OsStr::new(LIBRARY)));
+            let nvml = open(OsStr::new(LIBRARY));
+            let _ = send.send(
+                nvml.as_ref()
+                    .map_err(String::clone)
+                    .and_then(|nvml| all(nvml, depth)),
+            );
+            // NVML's own end, some 3 ms, holds up nobody.
+            drop(nvml);
         };
         let asked = std::thread::Builder::new().name("NVML".into()).spawn(ask);
         Asked {
@@ -94,7 +111,7 @@ impl Gpus {
     /// # Errors
     /// Why there is no answer: no library, no driver, or no answer in time.
     pub fn look() -> Result<Self, String> {
-        Asked::now().answer()
+        Asked::now(Depth::Everything).answer()
     }
 
     /// The same, with the library of this name or path.
@@ -102,18 +119,7 @@ impl Gpus {
     /// # Errors
     /// Why there is no answer.
     pub fn look_with(library: &OsStr) -> Result<Self, String> {
-        let nvml = Nvml::builder()
-            .lib_path(library)
-            .init()
-            .map_err(|error| format!("NVML ({}): {error}", library.to_string_lossy()))?;
-        let count = nvml.device_count().map_err(|error| error.to_string())?;
-        let gpus = (0..count).map(|index| gpu(&nvml, index));
-        Ok(Gpus {
-            driver: nvml.sys_driver_version().unwrap_or_default(),
-            gpus: gpus
-                .collect::<Result<_, _>>()
-                .map_err(|error| format!("NVML: {error}"))?,
-        })
+        all(&open(library)?, Depth::Everything)
     }
 
     /// Device memory of the process on all GPUs, in bytes; `None` when NVML does not list it, or not its memory.
@@ -133,30 +139,54 @@ impl Gpus {
     }
 }
 
-fn gpu(nvml: &Nvml, index: u32) -> Result<Gpu, NvmlError> {
+fn open(library: &OsStr) -> Result<Nvml, String> {
+    let nvml = Nvml::builder().lib_path(library).init();
+    nvml.map_err(|error| format!("NVML ({}): {error}", library.to_string_lossy()))
+}
+
+fn all(nvml: &Nvml, depth: Depth) -> Result<Gpus, String> {
+    let count = nvml.device_count().map_err(|error| error.to_string())?;
+    let gpus = (0..count).map(|index| gpu(nvml, index, depth));
+    Ok(Gpus {
+        driver: nvml.sys_driver_version().unwrap_or_default(),
+        gpus: gpus
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("NVML: {error}"))?,
+    })
+}
+
+fn gpu(nvml: &Nvml, index: u32, depth: Depth) -> Result<Gpu, NvmlError> {
     let device = nvml.device_by_index(index)?;
     let memory = device.memory_info().ok();
-    Ok(Gpu {
+    let mut gpu = Gpu {
         index,
-        uuid: device.uuid().unwrap_or_default(),
-        name: device.name().unwrap_or_default(),
+        uuid: String::new(),
+        name: String::new(),
         total: memory.as_ref().map_or(0, |memory| memory.total),
         free: memory.as_ref().map_or(0, |memory| memory.free),
-        persistence: device.is_in_persistent_mode().ok(),
-        mig: device.mig_mode().ok().map(|mode| mode.current != 0),
-        processes: device
-            .running_compute_processes()
-            .unwrap_or_default()
-            .iter()
-            .map(|process| GpuProcess {
-                pid: process.pid as i32,
-                used: match process.used_gpu_memory {
-                    UsedGpuMemory::Used(bytes) => Some(bytes),
-                    UsedGpuMemory::Unavailable => None,
-                },
-            })
-            .collect(),
-    })
+        persistence: None,
+        mig: None,
+        processes: processes(&device),
+    };
+    if depth == Depth::Everything {
+        gpu.uuid = device.uuid().unwrap_or_default();
+        gpu.name = device.name().unwrap_or_default();
+        gpu.persistence = device.is_in_persistent_mode().ok();
+        gpu.mig = device.mig_mode().ok().map(|mode| mode.current != 0);
+    }
+    Ok(gpu)
+}
+
+fn processes(device: &Device<'_>) -> Vec<GpuProcess> {
+    let listed = device.running_compute_processes().unwrap_or_default();
+    let of = |process: &ProcessInfo| GpuProcess {
+        pid: process.pid as i32,
+        used: match process.used_gpu_memory {
+            UsedGpuMemory::Used(bytes) => Some(bytes),
+            UsedGpuMemory::Unavailable => None,
+        },
+    };
+    listed.iter().map(of).collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::signals;
 use super::targets::{crew, Stop, Targets};
 use crate::driver::GpuPair;
 use crate::exit::Exit;
-use crate::gpus::Asked;
+use crate::gpus::{Asked, Depth};
 
 /// Carries a verb out and tells about it.
 pub fn perform(request: &Request<'_>) -> Exit {
@@ -70,7 +70,7 @@ impl<'a> Call<'a> {
         let signals = listen()?;
         // NVML answers while the driver is being loaded: each takes some 50 ms where a step takes 150.
         let looks = request.verb.copies() && !self.common.force;
-        let asked = looks.then(Asked::now);
+        let asked = looks.then(|| Asked::now(Depth::Memory));
         let Some(ready) = self.survey(request.device_map, &signals)? else {
             return Ok(());
         };
