@@ -56,7 +56,10 @@ enum Action {
 }
 
 #[derive(Debug, Parser)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    override_usage = "cuda-checkpoint OPERATION [OPTIONS]"
+)]
 #[command(group(ArgGroup::new("operation").required(true).args(["get_state", "action", "toggle", "get_restore_tid", "launch_job", "help"])))]
 struct Flags {
     #[arg(long)]

@@ -45,6 +45,9 @@ fn install(folder: &Path) -> io::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
+    if !folder.is_dir() {
+        return Err(io::Error::other("no such folder: make it first"));
+    }
     symlink(&program, &link)?;
     Ok(format!("{} -> {}", link.display(), program.display()))
 }

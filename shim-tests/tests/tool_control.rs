@@ -272,7 +272,7 @@ fn what_is_no_process_with_the_library_is_told() {
         for (pid, words) in [
             ("999999999".to_string(), "no process has the id"),
             (tid.clone(), "is a thread of process"),
-            (sleeper.0.id().to_string(), "the shim is not loaded"),
+            (sleeper.0.id().to_string(), "the library is not loaded"),
         ] {
             let said = driver.said(&format!("{verb} {pid}"));
             assert_eq!((said.code, said.stdout.as_str()), (1, ""), "{said:?}");

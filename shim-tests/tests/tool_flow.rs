@@ -68,7 +68,7 @@ fn the_line_tells_what_the_library_did() {
     let observing = Shimmed::start(&driver, &["32"], &[("CUDASNAP", "observe")]);
     let line = driver.must_say(&format!("checkpoint {}", observing.app.pid()));
     assert!(
-        line.contains("library not effective (mode observe"),
+        line.contains("the driver's own copies, observed (100 % of them)"),
         "{line}"
     );
     let plain = driver.app(&["32"], &[]);

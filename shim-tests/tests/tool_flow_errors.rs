@@ -388,3 +388,28 @@ fn a_driver_that_cannot_be_loaded_is_told_with_its_causes() {
     expect(&said, 1, "cannot load libcuda.so.1");
     expect(&said, 1, "CUDA_VISIBLE_DEVICES is \"\"");
 }
+
+#[test]
+fn a_rank_that_has_ended_does_not_keep_the_others_from_coming_back() {
+    let driver = SimDriver::build(false);
+    let mut lives = driver.app(&["32"], &[]);
+    let dies = driver.app(&["32"], &[]);
+    let pids = format!("{} {}", lives.pid(), dies.pid());
+    driver.does(&format!("checkpoint {pids}"));
+    drop(dies);
+    let said = driver.said(&format!("restore {pids}"));
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(
+        driver.must_say(&format!("state {}", lives.pid())),
+        "running\n"
+    );
+    assert_eq!(lives.wrong_words(), 0);
+    // On the way to a checkpoint it does, and what helps is named.
+    let said = driver.said(&format!("checkpoint {pids}"));
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.stderr.contains("--keep-going"), "{said:?}");
+    assert_eq!(
+        driver.must_say(&format!("state {}", lives.pid())),
+        "running\n"
+    );
+}

@@ -11,7 +11,7 @@ use super::failure::{Cause, Failure, ILLEGAL_STATE};
 use super::looks::{self, Need};
 use super::member::Member;
 use super::outcome::Outcome;
-use super::plan::{plan, Plan, Step, Verb};
+use super::plan::{leads_away, plan, Plan, Step, Verb};
 use super::progress::Watcher;
 use super::report;
 use super::shim::Shim;
@@ -49,7 +49,12 @@ impl Change {
         }
         refuse_what_has_no_meaning(request, &all)?;
         let idle = all.iter().all(|(_, steps)| steps.is_empty());
-        if idle || (targets.has_failed() && !request.keep_going) {
+        // What is on its way home is not held up by another one's trouble.
+        let away = all.iter().any(|(_, steps)| leads_away(steps));
+        let held_up = away && targets.has_failed() && !request.keep_going;
+        if idle || held_up {
+            targets.held_up = (held_up && !idle)
+                .then_some("nothing was done to the others: --keep-going would leave out those that cannot be worked on");
             return Ok(None);
         }
         let planned = all.into_iter().map(|(at, steps)| {

@@ -58,6 +58,7 @@ impl<'a> Finish<'a> {
         });
         report::complain(&self.errors);
         report::complain(&report::remarks(rows, self.signal));
+        report::complain(self.targets.held_up.map(str::to_owned).as_slice());
         let written = if self.common.json {
             self.report().print()
         } else {

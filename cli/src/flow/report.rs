@@ -11,6 +11,7 @@ use crate::driver::State;
 use crate::exit::Exit;
 use crate::foreign_text::printable;
 use crate::output;
+use crate::status::phases::meaning;
 use crate::units;
 
 /// Everything that a call came to.
@@ -171,10 +172,14 @@ fn numbers(step: &StepRow) -> String {
     );
     if step.library != Some(Library::Effective) {
         let percent = u128::from(recorded.copied) * 100 / u128::from(recorded.bytes.max(1));
-        return format!(
-            "{bytes}, library not effective (mode {}, {percent} % of the copies)",
-            recorded.mode
-        );
+        return if recorded.mode == "observe" {
+            format!("{bytes}, the driver's own copies, observed ({percent} % of them)")
+        } else {
+            format!(
+                "{bytes}, library not effective (mode {}, {percent} % of the copies)",
+                recorded.mode
+            )
+        };
     }
     let threads = match recorded.threads {
         1 => "1 thread".into(),
@@ -206,7 +211,7 @@ fn steps_down(who: &str, step: &StepRow) -> Option<String> {
     let steps = &step.recorded.as_ref()?.steps_down;
     let told: Vec<String> = steps
         .iter()
-        .map(|named| format!("{} {}", named.name, named.value))
+        .map(|named| format!("{} {} ({})", named.name, named.value, meaning(named.name)))
         .collect();
     (!told.is_empty()).then(|| {
         format!(
@@ -295,12 +300,13 @@ mod tests {
         seen.copied = 0;
         let told = numbers(&step(Library::NotEffective, Some(seen)));
         assert!(
-            told.ends_with("library not effective (mode observe, 0 % of the copies)"),
+            told.ends_with("the driver's own copies, observed (0 % of them)"),
             "{told}"
         );
         // A record that lies.
         let mut absurd = recorded();
         (absurd.bytes, absurd.copied) = (1, u64::MAX);
+        absurd.mode = "on".into();
         let told = numbers(&step(Library::NotEffective, Some(absurd)));
         assert!(told.contains("1844674407370955161500 %"), "{told}");
         let told = numbers(&step(Library::NotEffective, None));
@@ -346,6 +352,7 @@ mod tests {
         }];
         let mut done = row(7, Outcome::Done);
         done.steps = vec![step(Library::Effective, Some(low))];
-        assert!(remarks(&[done], None)[0].ends_with("stepped down: no-thread 2"));
+        assert!(remarks(&[done], None)[0]
+            .contains("stepped down: no-thread 2 (the kernel refused a thread"));
     }
 }

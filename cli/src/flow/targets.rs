@@ -41,6 +41,8 @@ pub struct Targets {
     pub unnamed: Vec<String>,
     /// Trees on the command line without any CUDA process.
     pub without_cuda: Vec<String>,
+    /// Why the others were left alone, when something was wrong with some.
+    pub held_up: Option<&'static str>,
     /// Remarks for those who want to know.
     pub notes: Vec<String>,
     told: usize,

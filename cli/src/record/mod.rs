@@ -48,7 +48,7 @@ impl fmt::Display for RecordError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RecordError::Memory(error) => write!(out, "{error}"),
-            RecordError::NotLoaded => write!(out, "the shim is not loaded in this process"),
+            RecordError::NotLoaded => write!(out, "the library is not loaded in this process"),
             RecordError::NotARecord => write!(out, "{SYMBOL} is there but holds no record"),
             RecordError::Version(version) => {
                 write!(
