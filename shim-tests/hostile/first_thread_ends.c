@@ -1,4 +1,4 @@
-// A process whose first thread ends while another goes on.
+// A process whose first thread ends, at the end of its input, while another goes on.
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -13,5 +13,7 @@ int main(void) {
     if (pthread_create(&thread, NULL, stays, NULL) != 0) return 1;
     puts("ready");
     fflush(stdout);
+    while (getchar() != EOF) {
+    }
     pthread_exit(NULL);
 }

@@ -416,13 +416,15 @@ fn a_process_without_its_first_thread_is_not_said_to_have_ended() {
     let driver = SimDriver::build(false);
     let program = hostile(&driver, "first_thread_ends.c", &[]);
     let mut command = Command::new(program);
-    let mut process = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = Killed(command.spawn().unwrap());
     let pid = process.0.id();
-    let identity = Identity::of(pid as i32);
     let mut line = String::new();
     BufReader::new(process.0.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
+    let identity = Identity::of(pid as i32);
+    drop(process.0.stdin.take());
     expect_state(pid, 'Z');
     for verb in ["drop", "mode", "state", "checkpoint"] {
         let said = driver.said(&format!("{verb} {pid}"));
