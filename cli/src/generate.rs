@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
-use clap_mangen::roff::{bold, roman, Roff};
+use clap_mangen::roff::{bold, roman, Inline, Roff};
 use cudasnap_wire::OPTIONS;
 
 use crate::exit::Exit;
@@ -137,9 +137,7 @@ fn built() -> Command {
 /// The page of a command, and those of its own commands.
 fn write_page(folder: &Path, command: &Command) -> io::Result<()> {
     let page = clap_mangen::Man::new(command.clone());
-    let mut text = Vec::new();
-    page.render(&mut text)?;
-    std::fs::write(folder.join(page.get_filename()), text)?;
+    std::fs::write(folder.join(page.get_filename()), page_of(command)?)?;
     let below = command
         .get_subcommands()
         .filter(|command| !command.is_hide_set());
@@ -148,21 +146,85 @@ fn write_page(folder: &Path, command: &Command) -> io::Result<()> {
         .try_for_each(|command| write_page(folder, command))
 }
 
+/// A command's page.
+fn page_of(command: &Command) -> io::Result<Vec<u8>> {
+    let mut text = sections(command)?;
+    let notes = command
+        .get_after_long_help()
+        .or_else(|| command.get_after_help());
+    if let Some(notes) = notes {
+        let mut roff = Roff::new();
+        roff.control("SH", ["NOTES"]);
+        lines(&mut roff, &notes.to_string(), |line| vec![roman(line)]);
+        roff.to_writer(&mut text)?;
+    }
+    Ok(text)
+}
+
 /// The main page: the generated sections, then what belongs to all commands.
 fn main_page() -> io::Result<Vec<u8>> {
-    // Its own sections say it better than the plain text of the help.
-    let command = built().after_long_help(None).after_help(None);
-    let page = clap_mangen::Man::new(command);
+    // Not the notes: its own sections say it better than the plain text of the help.
+    let command = built();
+    let mut text = sections(&command)?;
+    own_sections().to_writer(&mut text)?;
+    clap_mangen::Man::new(command).render_version_section(&mut text)?;
+    Ok(text)
+}
+
+/// The sections that every page has.
+fn sections(command: &Command) -> io::Result<Vec<u8>> {
+    let page = clap_mangen::Man::new(command.clone());
     let mut text = Vec::new();
     page.render_title(&mut text)?;
     page.render_name_section(&mut text)?;
-    page.render_synopsis_section(&mut text)?;
+    synopsis(command).to_writer(&mut text)?;
     page.render_description_section(&mut text)?;
     page.render_options_section(&mut text)?;
-    page.render_subcommands_section(&mut text)?;
-    own_sections().to_writer(&mut text)?;
-    page.render_version_section(&mut text)?;
+    if command.has_subcommands() {
+        page.render_subcommands_section(&mut text)?;
+    }
     Ok(text)
+}
+
+/// Clap's own usage: clap_mangen's synopsis knows neither the arguments of the commands above nor those texts that replace it.
+fn synopsis(command: &Command) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    lines(&mut roff, &usage(command), |line| {
+        let words = line.split_inclusive(' ');
+        words
+            .map(|word| match is_literal(word) {
+                true => bold(word),
+                false => roman(word),
+            })
+            .collect()
+    });
+    roff
+}
+
+/// How a command is called.
+fn usage(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    usage.trim_start_matches("Usage: ").to_owned()
+}
+
+/// Whether a word of the usage is typed as it stands there.
+fn is_literal(word: &str) -> bool {
+    let word = word.trim_end();
+    !word.is_empty()
+        && word
+            .chars()
+            .all(|letter| letter.is_ascii_lowercase() || letter == '-')
+}
+
+/// Adds text whose lines stay lines.
+fn lines(roff: &mut Roff, text: &str, styled: impl Fn(&str) -> Vec<Inline>) {
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 {
+            roff.control("br", []);
+        }
+        roff.text(styled(line.trim()));
+    }
 }
 
 fn own_sections() -> Roff {
@@ -226,6 +288,54 @@ mod tests {
             }
         });
         assert!(looked > 20, "{looked}");
+    }
+
+    /// The text of a page's section, without fonts and escapes.
+    fn section(page: &[u8], heading: &str) -> String {
+        let page = String::from_utf8_lossy(page);
+        let mut lines = page
+            .lines()
+            .skip_while(|line| *line != format!(".SH {heading}"));
+        assert!(lines.next().is_some(), "no {heading}: {page}");
+        let text = lines.take_while(|line| !line.starts_with(".SH "));
+        let text: Vec<&str> = text.filter(|line| !line.starts_with('.')).collect();
+        let mut text = text.join("\n");
+        for (escape, plain) in [("\\fB", ""), ("\\fR", ""), ("\\-", "-"), ("\\&", "")] {
+            text = text.replace(escape, plain);
+        }
+        text
+    }
+
+    #[test]
+    fn every_synopsis_is_the_usage() {
+        let mut looked = 0;
+        each(&built(), "cudasnap", &mut |command, name| {
+            let synopsis = section(&page_of(command).unwrap(), "SYNOPSIS");
+            assert_eq!(synopsis, usage(command), "{name}");
+            looked += 1;
+            match name {
+                "cudasnap buffer find" => {
+                    assert!(
+                        synopsis.starts_with("cudasnap buffer <PID> find "),
+                        "{synopsis}"
+                    );
+                }
+                "cudasnap run" => assert!(synopsis.ends_with("[--] CMD [ARGS...]"), "{synopsis}"),
+                _ => {}
+            }
+        });
+        assert!(looked > 20, "{looked}");
+        let main = section(&main_page().unwrap(), "SYNOPSIS");
+        assert_eq!(main, usage(&built()));
+    }
+
+    #[test]
+    fn what_help_says_below_is_in_the_notes() {
+        let built = built();
+        let run = built.find_subcommand("run").unwrap();
+        let notes = section(&page_of(run).unwrap(), "NOTES");
+        assert_eq!(notes, run.get_after_help().unwrap().to_string());
+        assert!(notes.contains("\nExit status: "), "{notes}");
     }
 
     #[test]
