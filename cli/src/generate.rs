@@ -33,6 +33,33 @@ const STATUSES: [(&str, &str); 7] = [
     ),
 ];
 
+/// Behind the generated completions of bash: where a PID belongs, those of processes that have libcuda loaded. An option right
+/// before may want a value of its own: nothing is added there.
+const BASH_PIDS: &str = r#"
+_cudasnap_with_pids() {
+    _cudasnap "$@"
+    case "${COMP_WORDS[1]}" in
+        lock|checkpoint|restore|unlock|toggle|state|status|drop) ;;
+        mode|buffer) [[ "${COMP_CWORD}" -eq 2 ]] || return 0 ;;
+        *) return 0 ;;
+    esac
+    if [[ "${COMP_CWORD}" -lt 2 || "$2" == -* || "$3" == -* ]]; then
+        return 0
+    fi
+    local pids
+    pids="$(grep -l 'libcuda\.so' /proc/[0-9]*/maps 2>/dev/null | cut -d/ -f3)"
+    if [[ -n "${pids}" ]]; then
+        COMPREPLY=( $(compgen -W "${pids}" -- "$2") )
+    fi
+}
+
+if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
+    complete -F _cudasnap_with_pids -o nosort -o bashdefault -o default cudasnap
+else
+    complete -F _cudasnap_with_pids -o bashdefault -o default cudasnap
+fi
+"#;
+
 /// Arguments of `cudasnap completions`.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -97,6 +124,9 @@ pub fn completions(args: &CompletionArgs) -> Exit {
     // Into memory first: the generator panics when its output is closed early.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "cudasnap", &mut text);
+    if args.shell == Shell::Bash {
+        text.extend(BASH_PIDS.as_bytes());
+    }
     told(io::stdout().write_all(&text))
 }
 
@@ -205,7 +235,8 @@ fn synopsis(command: &Command) -> Roff {
 /// How a command is called.
 fn usage(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
-    usage.trim_start_matches("Usage: ").to_owned()
+    let usage = usage.trim_start_matches("Usage: ").lines();
+    usage.map(str::trim).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether a word of the usage is typed as it stands there.
@@ -304,6 +335,27 @@ mod tests {
             text = text.replace(escape, plain);
         }
         text
+    }
+
+    #[test]
+    fn completed_pids_are_for_commands_that_exist() {
+        let built = built();
+        let cases = BASH_PIDS
+            .lines()
+            .filter_map(|line| line.trim().split_once(") "));
+        let names = cases.flat_map(|(names, _)| names.split('|'));
+        let mut looked = 0;
+        for name in names.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase())) {
+            let command = built
+                .find_subcommand(name)
+                .unwrap_or_else(|| panic!("no {name}"));
+            let mut ids = command
+                .get_positionals()
+                .filter_map(|id| id.get_value_names());
+            assert!(ids.any(|names| names[0] == "PID"), "{name}");
+            looked += 1;
+        }
+        assert_eq!(looked, 10);
     }
 
     #[test]
