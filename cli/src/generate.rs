@@ -206,6 +206,10 @@ fn sections(command: &Command) -> io::Result<Vec<u8>> {
     let page = clap_mangen::Man::new(command.clone());
     let mut text = Vec::new();
     page.render_title(&mut text)?;
+    // Neither hyphens nor wider blanks: there are commands in it that people copy.
+    let mut plain = Roff::new();
+    plain.control("nh", []).control("ad", ["l"]);
+    plain.to_writer(&mut text)?;
     page.render_name_section(&mut text)?;
     synopsis(command).to_writer(&mut text)?;
     page.render_description_section(&mut text)?;
@@ -221,9 +225,10 @@ fn synopsis(command: &Command) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["SYNOPSIS"]);
     lines(&mut roff, &usage(command), |line| {
+        let is_call = line.starts_with("cudasnap");
         let words = line.split_inclusive(' ');
         words
-            .map(|word| match is_literal(word) {
+            .map(|word| match is_call && is_literal(word) {
                 true => bold(word),
                 false => roman(word),
             })
