@@ -143,7 +143,7 @@ fn open(library: &OsStr) -> Result<Nvml, String> {
     let nvml = Nvml::builder().lib_path(library).init();
     nvml.map_err(|error| match error {
         // The loader names the file itself.
-        NvmlError::LibloadingError(error) => format!("NVML: {error}"),
+        NvmlError::LibloadingError(error) => error.to_string(),
         error => format!("NVML ({}): {error}", library.to_string_lossy()),
     })
 }
@@ -201,7 +201,7 @@ mod tests {
     fn a_missing_library_is_told_in_the_loaders_words() {
         let error = Gpus::look_with(OsStr::new("/no/such/libnvidia-ml.so.1")).unwrap_err();
         assert!(
-            error.starts_with("NVML: /no/such/libnvidia-ml.so.1: cannot open"),
+            error.starts_with("/no/such/libnvidia-ml.so.1: cannot open"),
             "{error}"
         );
         assert_eq!(error.matches("libnvidia-ml").count(), 1, "{error}");
