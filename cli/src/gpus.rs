@@ -141,7 +141,11 @@ impl Gpus {
 
 fn open(library: &OsStr) -> Result<Nvml, String> {
     let nvml = Nvml::builder().lib_path(library).init();
-    nvml.map_err(|error| format!("NVML ({}): {error}", library.to_string_lossy()))
+    nvml.map_err(|error| match error {
+        // The loader names the file itself.
+        NvmlError::LibloadingError(error) => error.to_string(),
+        error => format!("NVML ({}): {error}", library.to_string_lossy()),
+    })
 }
 
 fn all(nvml: &Nvml, depth: Depth) -> Result<Gpus, String> {
@@ -192,6 +196,16 @@ fn processes(device: &Device<'_>) -> Vec<GpuProcess> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_library_is_told_in_the_loaders_words() {
+        let error = Gpus::look_with(OsStr::new("/no/such/libnvidia-ml.so.1")).unwrap_err();
+        assert!(
+            error.starts_with("/no/such/libnvidia-ml.so.1: cannot open"),
+            "{error}"
+        );
+        assert_eq!(error.matches("libnvidia-ml").count(), 1, "{error}");
+    }
 
     #[test]
     fn memory_is_summed_over_gpus_and_unknown_stays_unknown() {

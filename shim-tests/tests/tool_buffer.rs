@@ -167,6 +167,7 @@ fn a_word_is_found_changed_and_put_back_and_the_program_sees_it() {
     assert!(written
         .stderr
         .contains("the old bytes are in cudasnap-undo-"));
+    assert!(written.stderr.contains(" --yes puts them back"));
     assert_eq!(bench.bytes(offset, 8), 42u64.to_le_bytes());
     let undo = bench.folder.files("cudasnap-undo");
     assert_eq!(undo.len(), 1);

@@ -34,10 +34,16 @@ use locate::Place;
 use opened::Buffer;
 use stop::Stop;
 
+/// In clap's own words the commands are missing when the PID is: that is when people need to see where it belongs.
+const USAGE: &str =
+    "cudasnap buffer <PID> [list|read|find|write|undo|save|load] [OPTIONS]\n       \
+                     PID comes first: cudasnap buffer 1234 list";
+
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = USAGE)]
 pub struct Args {
-    /// Process id
+    /// Process id; it comes before the command
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pid: i32,
     #[command(flatten)]
@@ -96,4 +102,31 @@ fn carry_out(args: &Args) -> Result<Exit, Stop> {
 /// Says something on stderr. Nobody is left to tell when that fails.
 fn tell(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "cudasnap: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use crate::grammar::Cli;
+
+    #[test]
+    fn the_usage_has_every_command_and_the_pid_first() {
+        let cli = Cli::command();
+        let buffer = cli.find_subcommand("buffer").unwrap();
+        let names: Vec<&str> = buffer
+            .get_subcommands()
+            .map(|command| command.get_name())
+            .collect();
+        let wanted = format!("Usage: cudasnap buffer <PID> [{}]", names.join("|"));
+        for line in ["cudasnap buffer", "cudasnap buffer find 1"] {
+            let error = Cli::try_parse_from(line.split(' '))
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(&wanted) && error.contains("PID comes first"),
+                "{error}"
+            );
+        }
+    }
 }

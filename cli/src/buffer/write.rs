@@ -10,9 +10,10 @@ use super::opened::{Buffer, Contents};
 use super::origin::{unix_milliseconds, Origin};
 use super::stop::Stop;
 use super::undo_file::Undo;
-use super::words::{size, BytesArgs};
+use super::words::{size, BytesArgs, Span};
 use crate::exit::Exit;
 use crate::foreign_file;
+use crate::run::show::quoted;
 
 /// Lines of a change that are shown.
 const LINES: usize = 32;
@@ -87,7 +88,9 @@ fn write_saved(buffer: &Buffer, undo: &Undo, path: &Path) -> Result<(), Stop> {
     let kept = format!("the old bytes are in {}", path.display());
     match replace(buffer, undo.offset, &undo.old, &undo.new) {
         Ok(()) => {
-            super::tell(&format!("written; {kept}"));
+            let at = buffer.record.is_none().then_some(buffer.span);
+            let back = undo_command(undo.origin.pid, path, at);
+            super::tell(&format!("written; {kept}; {back} puts them back"));
             Ok(())
         }
         Err(Replaced::Nothing(stop)) => {
@@ -97,6 +100,13 @@ fn write_saved(buffer: &Buffer, undo: &Undo, path: &Path) -> Result<(), Stop> {
         }
         Err(Replaced::Perhaps(stop)) => Err(stop.and(kept)),
     }
+}
+
+/// The command that takes a write back; `at`: where the buffer is, when no record says it.
+fn undo_command(pid: i32, path: &Path, at: Option<Span>) -> String {
+    let file = quoted(path.as_os_str());
+    let at = at.map_or(String::new(), |span| format!(" --at {span}"));
+    format!("cudasnap buffer {pid} undo {file} --yes{at}")
 }
 
 fn undo_name(undo: &Undo) -> PathBuf {
@@ -218,5 +228,29 @@ fn show(buffer: &Buffer, offset: u64, old: &[u8], new: &[u8]) -> Result<(), Stop
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Stop::stdout(&error)),
         Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::Cli;
+    use clap::Parser;
+
+    #[test]
+    fn the_command_that_takes_a_write_back_is_one() {
+        let span = Span {
+            start: 0x7f00_0000_0000,
+            end: 0x7f00_0020_0000,
+        };
+        let plain = undo_command(7, Path::new("u"), None);
+        assert_eq!(plain, "cudasnap buffer 7 undo u --yes");
+        let by_hand = undo_command(7, Path::new("u"), Some(span));
+        assert!(by_hand.starts_with(&plain), "{by_hand}");
+        for line in [plain, by_hand] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+        let odd = undo_command(7, Path::new("a b"), None);
+        assert_eq!(odd, "cudasnap buffer 7 undo 'a b' --yes");
     }
 }

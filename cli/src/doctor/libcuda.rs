@@ -182,7 +182,7 @@ fn slots(slots: &[Slot]) -> Finding {
     Finding::warning(
         CHECK,
         format!("those for memcpy and munmap are {why}: the driver copies by itself, only its buffer is made faster"),
-        "report this version of the driver to the makers of cudasnap; nothing can be done here",
+        concat!("no command mends it: report this version of the driver at ", env!("CARGO_PKG_REPOSITORY")),
     )
 }
 

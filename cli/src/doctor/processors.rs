@@ -99,11 +99,11 @@ fn cpus(allowed: usize, online: usize, quota: Option<f64>) -> Finding {
         return Finding::ok(CHECK, found);
     }
     let mend = if online < FEW {
-        "a machine with more CPUs"
+        "no command mends it: only a machine with more CPUs"
     } else if by_quota < FEW {
-        "a larger CPU limit for the container"
+        "give the container a larger CPU limit (docker update --cpus N)"
     } else {
-        "a larger CPU set (taskset, cpuset) for the server"
+        "give the server a larger CPU set (taskset, cpuset)"
     };
     Finding::warning(CHECK, format!("{found}: copies are bound by them"), mend)
 }
@@ -114,7 +114,7 @@ fn threads(group: Option<&(u64, PathBuf)>, processes: Option<u64>) -> Finding {
         return Finding::warning(
             CHECK,
             format!("room for {room} more, up to {THREADS} are wanted"),
-            format!("a larger {}", file.display()),
+            format!("raise {}", file.display()),
         );
     }
     match (group, processes) {
@@ -227,20 +227,23 @@ mod tests {
         assert!(finding.found.starts_with("4 of 192"), "{}", finding.found);
         assert_eq!(
             cpus(16, 192, Some(2.5)).mend.unwrap(),
-            "a larger CPU limit for the container"
+            "give the container a larger CPU limit (docker update --cpus N)"
         );
         assert_eq!(
             cpus(2, 192, None).mend.unwrap(),
-            "a larger CPU set (taskset, cpuset) for the server"
+            "give the server a larger CPU set (taskset, cpuset)"
         );
-        assert_eq!(cpus(2, 2, None).mend.unwrap(), "a machine with more CPUs");
+        assert_eq!(
+            cpus(2, 2, None).mend.unwrap(),
+            "no command mends it: only a machine with more CPUs"
+        );
     }
 
     #[test]
     fn room_for_threads_is_the_least_of_the_limits() {
         let group = |room| Some((room, PathBuf::from("/g/pids.max")));
         let short = threads(group(7).as_ref(), None);
-        assert_eq!(short.mend.unwrap(), "a larger /g/pids.max");
+        assert_eq!(short.mend.unwrap(), "raise /g/pids.max");
         assert_eq!(threads(group(100).as_ref(), None).verdict, Ok);
         assert_eq!(threads(None, None).verdict, Ok);
         assert_eq!(threads(group(100).as_ref(), Some(100)).verdict, Warning);

@@ -23,7 +23,6 @@ pub mod trial;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
@@ -109,18 +108,8 @@ fn start(plan: &Plan) -> Exit {
         .map_or(Path::new(""), PathBuf::as_path);
     let error = execute::execute(file, &plan.arguments);
     let mut not = NotRunnable::new(file, &error);
-    if let (Exit::NotFound, Some(missing)) = (not.exit, plan.missing()) {
-        let carriage_return = missing.as_os_str().as_bytes().ends_with(b"\r");
-        not.text = format!(
-            "{}: it needs {}, which is not there{}",
-            file.display(),
-            missing.display(),
-            if carriage_return {
-                ": its first line ends in a carriage return (dos2unix takes them away)"
-            } else {
-                ""
-            }
-        );
+    if let (Exit::NotFound, Some(why)) = (not.exit, plan.why_not()) {
+        not.text = why;
     }
     tell(&not.text);
     not.exit

@@ -1,6 +1,7 @@
 //! What will be executed, with which environment, decided before anything is changed.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::find::{self, NotRunnable};
@@ -141,9 +142,13 @@ impl Plan {
         }
     }
 
-    /// What to say about an obstacle; `required` when the program is not started because of it.
+    /// What to say about an obstacle; `required` when the program is not started because of it. Nothing when the program
+    /// cannot be executed anyway: that is told then.
     pub fn about_obstacle(&self, required: bool) -> Option<String> {
         let obstacle = self.obstacle.as_ref()?;
+        if !required && self.missing().is_some() {
+            return None;
+        }
         let consequence = match obstacle {
             _ if required => "not started (--require)",
             Obstacle::Unknown(_) if self.in_children => "it gets the preload all the same",
@@ -158,8 +163,22 @@ impl Plan {
         })
     }
 
+    /// Why the program cannot be executed although it is there.
+    pub fn why_not(&self) -> Option<String> {
+        let missing = self.missing()?;
+        let file = self.program.files.first()?;
+        let why = match missing.as_os_str().as_bytes().ends_with(b"\r") {
+            true => ": its first line ends in a carriage return (dos2unix takes them away)",
+            false => "",
+        };
+        let (file, missing) = (file.display(), missing.display());
+        Some(format!(
+            "{file}: it needs {missing}, which is not there{why}"
+        ))
+    }
+
     /// A file without which the program cannot be executed although it is there: its interpreter, or its loader.
-    pub fn missing(&self) -> Option<PathBuf> {
+    fn missing(&self) -> Option<PathBuf> {
         let loader = match &self.program.content {
             Content::Elf(image) => image.loader.clone(),
             Content::Unknown(_) => None,
@@ -187,4 +206,45 @@ fn replaced(list: &OsStr, kin: &dyn Fn(&OsStr) -> Kin) -> Option<String> {
         preload::VARIABLE,
         copy.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(files: &[&str]) -> Plan {
+        let reason = "it cannot be read";
+        Plan {
+            arguments: Vec::new(),
+            program: Program {
+                files: files.iter().map(PathBuf::from).collect(),
+                content: Content::Unknown(reason.into()),
+            },
+            library: None,
+            obstacle: Some(Obstacle::Unknown(reason.into())),
+            in_children: true,
+            settings: Vec::new(),
+            unset_preload: false,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn where_nothing_can_be_executed_only_that_is_told() {
+        let windows = plan(&["/x/script", "/bin/sh\r"]);
+        assert_eq!(windows.about_obstacle(false), None);
+        let why = windows.why_not().unwrap();
+        assert!(
+            why.starts_with("/x/script: it needs /bin/sh\r, which is not there: its first line"),
+            "{why}"
+        );
+        assert!(windows
+            .about_obstacle(true)
+            .unwrap()
+            .ends_with("not started (--require)"));
+        let odd = plan(&["/x/odd", "/proc/self/exe"]);
+        assert_eq!(odd.why_not(), None);
+        let told = odd.about_obstacle(false).unwrap();
+        assert!(told.ends_with("it gets the preload all the same"), "{told}");
+    }
 }

@@ -67,7 +67,8 @@ pub fn text(plan: &Plan) -> String {
         lines.push(("library", library.display().to_string()));
     }
     let verdict = plan
-        .about_obstacle(false)
+        .why_not()
+        .or_else(|| plan.about_obstacle(false))
         .unwrap_or_else(|| "it can be active in the program".into());
     lines.push(("verdict", verdict));
     for (name, value) in &plan.settings {
@@ -89,7 +90,7 @@ fn command(plan: &Plan) -> String {
 }
 
 /// As a shell would take it.
-fn quoted(word: &OsStr) -> Cow<'_, str> {
+pub fn quoted(word: &OsStr) -> Cow<'_, str> {
     let text = word.to_string_lossy();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {
