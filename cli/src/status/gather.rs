@@ -25,6 +25,7 @@ use crate::selection::{Selection, SelectionError};
 use super::facts::{Library, Loaded, Process, Round, SeenByNvml};
 use super::held;
 use super::library_file::Files;
+use super::own_program;
 use super::pages::Pages;
 use super::phases;
 use super::preload;
@@ -47,7 +48,7 @@ pub enum Depth {
     Everything,
 }
 
-/// Every CUDA process that can be seen.
+/// Every CUDA process that can be seen, but those that run this very program: they attach to the driver for other processes.
 pub fn all(depth: Depth) -> Round {
     let files = Files::default();
     let looked = side_by_side(|| {
@@ -60,8 +61,10 @@ pub fn all(depth: Depth) -> Round {
     });
     let (nvml, looks) = looked;
     let mut round = round(nvml, false);
+    let own = own_program::Program::of("self");
     for found in looks {
         match found {
+            Look::Cuda(process) if own_program::runs(own, process.identity.pid) => {}
             Look::Cuda(process) => round.processes.push(*process),
             Look::Denied(identity) => round.take_denied(identity),
             Look::NoCuda | Look::Gone(_) => {}

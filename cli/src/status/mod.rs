@@ -2,7 +2,7 @@
 //!
 //! * [`gather`] looks at processes, cheap things first: [`held`] (device files and what else stops a dump), [`preload`] (order of
 //!   preloaded libraries), [`library_file`] (is the library's file still the one that was loaded), [`pages`] (page kind granted),
-//!   [`relatives`] (processes above and below). What it finds is in [`facts`].
+//!   [`relatives`] (processes above and below), [`own_program`] (other processes of this tool). What it finds is in [`facts`].
 //! * [`judge`] (pure) makes words of it: state, activity, and the [`warnings`].
 //! * [`table`], [`detail`] and [`json`] show it; [`watch`] repeats. [`text`] keeps foreign text from commanding the terminal.
 
@@ -13,6 +13,7 @@ pub mod held;
 pub mod json;
 pub mod judge;
 pub mod library_file;
+pub mod own_program;
 pub mod pages;
 pub mod phases;
 pub mod preload;
