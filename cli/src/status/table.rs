@@ -99,7 +99,14 @@ fn last(verdict: &Verdict) -> String {
         return "-".into();
     };
     let time = std::time::Duration::try_from_secs_f64(phase.seconds).unwrap_or_default();
-    format!("{} {}", phase.direction, units::rate(phase.bytes, time))
+    let rate = units::rate(phase.bytes, time);
+    // The driver copied by itself: a rate of the few bytes that were seen would be read as its speed.
+    let rate = if !phase.effective && rate.starts_with("0.00") {
+        "-"
+    } else {
+        &rate
+    };
+    format!("{} {rate}", phase.direction)
 }
 
 /// The table, the warnings below it, the notes below those.
@@ -312,7 +319,8 @@ mod tests {
             // Of a buffer before the one that is being filled.
             record.current.buffer.store(2, Relaxed);
             record.history[0].total_ns.store(7, Relaxed);
-            record.history[0].expected.store(7, Relaxed);
+            record.history[0].expected.store(1000, Relaxed);
+            record.history[0].copied.store(147, Relaxed);
         });
         process.buffer_is_mapped = true;
         process.identity.name = "VLLM::EngineCor".into();
@@ -335,7 +343,29 @@ mod tests {
         );
         assert_eq!(
             lines[1],
-            "4194303  VLLM::EngineCor  somebody-wi…  checkpointing 99%  99.9 GB     0    0  yes    140 GB  not effective  checkpoint 0.00 GB/s"
+            "4194303  VLLM::EngineCor  somebody-wi…  checkpointing 99%  99.9 GB     0    0  yes    140 GB  not effective  checkpoint 21.0 GB/s"
+        );
+    }
+
+    #[test]
+    fn a_phase_that_was_not_taken_over_has_no_rate() {
+        let last_word = |copied: u64| {
+            let process = with_record(7, |record| {
+                record.history_count.store(1, Relaxed);
+                let phase = &record.history[0];
+                phase.direction.store(1, Relaxed);
+                phase.total_ns.store(1_000_000_000, Relaxed);
+                phase.expected.store(1 << 20, Relaxed);
+                phase.copied.store(copied, Relaxed);
+            });
+            last(&Verdict::of(&process, 1_000_000_000_000))
+        };
+        assert_eq!(last_word(0), "checkpoint -");
+        assert_eq!(last_word(4096), "checkpoint -");
+        assert_eq!(
+            last_word(1 << 20),
+            "checkpoint 0.00 GB/s",
+            "a small one, done"
         );
     }
 
