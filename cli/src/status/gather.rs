@@ -118,7 +118,7 @@ impl Round {
             let missing = rights::missing(identity.pid).to_string();
             self.processes.push(closed(identity, Some(missing)));
         } else {
-            self.unreadable += 1;
+            self.unreadable.push(identity.pid);
         }
     }
 }
@@ -143,7 +143,7 @@ fn round(nvml: Result<Gpus, String>, named: bool) -> Round {
         processes: Vec::new(),
         without_cuda: Vec::new(),
         errors: Vec::new(),
-        unreadable: 0,
+        unreadable: Vec::new(),
         privileged: rights::has_ptrace_capability(),
         named,
     }
@@ -165,6 +165,7 @@ fn complete(mut round: Round) -> Round {
         }
     }
     round.processes.sort_by_key(|process| process.identity.pid);
+    round.unreadable.sort_unstable();
     round
 }
 

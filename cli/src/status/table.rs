@@ -438,10 +438,10 @@ mod tests {
     fn nothing_to_show_is_said() {
         let mut empty = round(Vec::new());
         empty.named = false;
-        empty.unreadable = 3;
+        empty.unreadable = vec![4, 5, 6];
         let text = shown(&empty, Paper::plain());
         assert!(text.starts_with("no CUDA process\n"));
-        assert!(text.contains("3 processes may not be looked into"));
+        assert!(text.contains("3 processes (4, 5, 6) may not be looked into"));
     }
 
     #[test]
