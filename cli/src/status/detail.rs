@@ -256,8 +256,8 @@ fn options(options: &OptionsView, record: &RecordView) -> String {
     };
     let keep = match (options.keep, options.keep_max) {
         (false, _) => "fresh".into(),
-        (true, 0) => "kept".into(),
-        (true, most) => format!("kept, at most {}", units::bytes(most)),
+        (true, 0) => "keep".into(),
+        (true, most) => format!("keep, at most {}", units::bytes(most)),
     };
     let log = LOG
         .get(options.log as usize)
@@ -495,6 +495,23 @@ mod tests {
         for line in text.lines() {
             assert!(measure_text_width(line) <= 80, "{line}");
         }
+    }
+
+    #[test]
+    fn options_have_the_words_that_set_them() {
+        let said = |most: u64| {
+            let process = with_record(7, |record| {
+                record.options.keep.store(1, Relaxed);
+                record.options.keep_max.store(most, Relaxed);
+            });
+            shown(process, Paper::plain())
+        };
+        assert!(said(0).contains(", buffer keep, log"), "{}", said(0));
+        let most = said(1 << 30);
+        assert!(
+            most.contains(", buffer keep, at most 1.07 GB, log"),
+            "{most}"
+        );
     }
 
     #[test]
