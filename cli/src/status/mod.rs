@@ -86,8 +86,11 @@ impl Args {
         }
     }
 
+    /// Blocks, not the table. A watch of several processes shows the table: a window has no room for more than one block, and what
+    /// is below its edge is never seen.
     fn is_detailed(&self) -> bool {
-        self.verbose || !self.pids.is_empty()
+        let several = self.tree || self.pids.len() > 1;
+        self.verbose || !self.pids.is_empty() && !(self.watch.is_some() && several)
     }
 
     fn look(&self) -> Round {
@@ -165,6 +168,33 @@ fn complain(round: &Round) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_watch_of_several_processes_shows_the_table() {
+        for (line, detailed) in [
+            ("status", false),
+            ("status 1", true),
+            ("status 1 2", true),
+            ("status --tree 1", true),
+            ("status --watch", false),
+            ("status --watch 1", true),
+            ("status --watch 1 2", false),
+            ("status --watch --tree 1", false),
+            ("status --watch -v 1 2", true),
+        ] {
+            let line_args = <Line as clap::Parser>::try_parse_from(line.split(' '));
+            let args = line_args
+                .map(|line| line.args)
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(args.is_detailed(), detailed, "{line}");
+        }
+    }
 
     #[test]
     fn intervals_are_checked() {
