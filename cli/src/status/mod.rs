@@ -90,7 +90,8 @@ impl Args {
     /// is below its edge is never seen.
     fn is_detailed(&self) -> bool {
         let several = self.tree || self.pids.len() > 1;
-        self.verbose || !self.pids.is_empty() && !(self.watch.is_some() && several)
+        let watches_several = self.watch.is_some() && several;
+        self.verbose || !(self.pids.is_empty() || watches_several)
     }
 
     fn look(&self) -> Round {
