@@ -28,7 +28,10 @@ fn ptrace(scope: Option<&str>, capable: bool, user: u32) -> Finding {
             "nobody may look into them: kernel.yama.ptrace_scope is 3 until the next boot",
             "boot with kernel.yama.ptrace_scope=1",
         ),
-        (_, true) => Finding::ok(CHECK, "all may be looked into (CAP_SYS_PTRACE)"),
+        (_, true) => Finding::ok(
+            CHECK,
+            "those of other users may be looked into (CAP_SYS_PTRACE)",
+        ),
         (0, false) => Finding::ok(CHECK, format!("those of user {user} may be looked into")),
         (_, false) => Finding::warning(
             CHECK,

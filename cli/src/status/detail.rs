@@ -10,6 +10,7 @@ use super::judge::{State, Verdict};
 use super::library_file::FileState;
 use super::pages::Pages;
 use super::phases;
+use super::preload::Preload;
 use super::table;
 use super::text::{count, printable_within, Paper};
 use super::warnings;
@@ -197,26 +198,32 @@ fn preload(process: &Process) -> Option<Line> {
     let place = match preload.position {
         Some(1) => "first in LD_PRELOAD".into(),
         Some(position) => format!("number {position} in LD_PRELOAD"),
-        None if process.library == Library::Absent => "LD_PRELOAD without the library".into(),
+        None if process.library == Library::Absent && preload.names_library => {
+            "LD_PRELOAD names the library, and it is not mapped".into()
+        }
+        None if process.library == Library::Absent => "LD_PRELOAD does not name the library".into(),
         None => "not by LD_PRELOAD (perhaps /etc/ld.so.preload)".into(),
     };
     let others = if preload.entries.len() > 1 || preload.position.is_none() {
-        format!(
-            ": {}; mapped in the order {}",
-            list(&preload.entries),
-            list(&preload.mapped)
-        )
+        entries(preload)
     } else {
         String::new()
     };
     Some(("preload", place + &others))
 }
 
-fn list(names: &[String]) -> String {
-    if names.is_empty() {
-        return "(none)".into();
+/// What is in `LD_PRELOAD`, and what became of it.
+fn entries(preload: &Preload) -> String {
+    let entries = printable(&preload.entries.join(" "));
+    let mapped = printable(&preload.mapped.join(" "));
+    match (preload.entries.len(), preload.mapped.len()) {
+        (0, _) => String::new(),
+        (1, 0) if !preload.names_library => format!(": {entries}, not mapped"),
+        (1, _) => format!(": {entries}"),
+        (_, 0) => format!(": {entries}; none of them is mapped"),
+        (_, 1) => format!(": {entries}; only {mapped} is mapped"),
+        _ => format!(": {entries}; mapped in the order {mapped}"),
     }
-    printable(&names.join(" "))
 }
 
 fn from_record(process: &Process, loaded: &Loaded, now: u64) -> Vec<Line> {
@@ -256,8 +263,8 @@ fn options(options: &OptionsView, record: &RecordView) -> String {
     };
     let keep = match (options.keep, options.keep_max) {
         (false, _) => "fresh".into(),
-        (true, 0) => "kept".into(),
-        (true, most) => format!("kept, at most {}", units::bytes(most)),
+        (true, 0) => "keep".into(),
+        (true, most) => format!("keep, at most {}", units::bytes(most)),
     };
     let log = LOG
         .get(options.log as usize)
@@ -380,7 +387,6 @@ mod tests {
     use super::super::facts::tests::{process, round, with_record};
     use super::super::facts::Relative;
     use super::super::held::{Held, Kind};
-    use super::super::preload::Preload;
     use super::*;
     use console::measure_text_width;
     use std::sync::atomic::Ordering::Relaxed;
@@ -495,6 +501,52 @@ mod tests {
         for line in text.lines() {
             assert!(measure_text_width(line) <= 80, "{line}");
         }
+    }
+
+    #[test]
+    fn a_library_that_is_named_and_not_mapped_is_told_as_such() {
+        let said = |entries: &[&str], mapped: &[&str], names_library| {
+            let own = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+            let mut process = process(7);
+            process.preload = Some(Preload {
+                entries: own(entries),
+                mapped: own(mapped),
+                names_library,
+                ..Preload::default()
+            });
+            preload(&process).unwrap().1
+        };
+        assert_eq!(
+            said(&["/gone/libcudasnap.so"], &[], true),
+            "LD_PRELOAD names the library, and it is not mapped: /gone/libcudasnap.so"
+        );
+        assert_eq!(
+            said(&["/x/a.so"], &["/x/a.so"], false),
+            "LD_PRELOAD does not name the library: /x/a.so"
+        );
+        assert!(said(&["/x/a.so"], &[], false).ends_with(": /x/a.so, not mapped"));
+        let gone = said(&["/x/a.so", "/gone/libcudasnap.so"], &["/x/a.so"], true);
+        assert!(gone.ends_with("; only /x/a.so is mapped"), "{gone}");
+        assert!(
+            said(&["a.so", "b.so"], &["b.so", "a.so"], false).ends_with("in the order b.so a.so")
+        );
+    }
+
+    #[test]
+    fn options_have_the_words_that_set_them() {
+        let said = |most: u64| {
+            let process = with_record(7, |record| {
+                record.options.keep.store(1, Relaxed);
+                record.options.keep_max.store(most, Relaxed);
+            });
+            shown(process, Paper::plain())
+        };
+        assert!(said(0).contains(", buffer keep, log"), "{}", said(0));
+        let most = said(1 << 30);
+        assert!(
+            most.contains(", buffer keep, at most 1.07 GB, log"),
+            "{most}"
+        );
     }
 
     #[test]

@@ -123,6 +123,9 @@ pub struct Relative {
     pub library: Option<bool>,
 }
 
+/// Ids that a note names.
+const NAMED: usize = 5;
+
 /// One look at everything that was asked for.
 #[derive(Debug, Clone)]
 pub struct Round {
@@ -137,7 +140,7 @@ pub struct Round {
     /// Numbers that name no process.
     pub errors: Vec<SelectionError>,
     /// Processes that may not be looked into, where all were asked for.
-    pub unreadable: usize,
+    pub unreadable: Vec<i32>,
     /// Whether this process may look into those of every user (CAP_SYS_PTRACE).
     pub privileged: bool,
     /// Whether processes were named.
@@ -193,18 +196,28 @@ impl Round {
             )),
             Ok(gpus) => notes.extend(strangers(gpus)),
         }
-        if self.unreadable > 0 {
+        if !self.unreadable.is_empty() {
             let mend = if self.privileged {
                 "not even with CAP_SYS_PTRACE (a security module or another user namespace)"
             } else {
                 "run as root, or with CAP_SYS_PTRACE, to see all"
             };
             notes.push(format!(
-                "{} may not be looked into, and may use CUDA: {mend}",
-                count(self.unreadable, "process", "processes")
+                "{} ({}) may not be looked into, and may use CUDA: {mend}",
+                count(self.unreadable.len(), "process", "processes"),
+                first_of(&self.unreadable)
             ));
         }
         notes
+    }
+}
+
+/// The first few ids, and how many more there are.
+fn first_of(pids: &[i32]) -> String {
+    let named: Vec<String> = pids.iter().take(NAMED).map(i32::to_string).collect();
+    match pids.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 
@@ -284,7 +297,7 @@ pub(super) mod tests {
             processes,
             without_cuda: Vec::new(),
             errors: Vec::new(),
-            unreadable: 0,
+            unreadable: Vec::new(),
             privileged: false,
             named: true,
         }
@@ -320,6 +333,21 @@ pub(super) mod tests {
             round.named = false;
             assert_eq!((round.exit(), round.complaints().len()), (Exit::Done, 0));
         }
+    }
+
+    #[test]
+    fn a_note_names_the_first_that_may_not_be_looked_into() {
+        let note = |pids: std::ops::Range<i32>| {
+            let mut round = round(Vec::new());
+            round.unreadable = pids.collect();
+            round.notes().pop().unwrap()
+        };
+        assert!(note(7..8).starts_with("1 process (7) may not be looked into, and may use CUDA: "));
+        let many = note(7..14);
+        assert!(
+            many.starts_with("7 processes (7, 8, 9, 10, 11 and 2 more) may not"),
+            "{many}"
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::selection::{Selection, SelectionError};
 use super::facts::{Library, Loaded, Process, Round, SeenByNvml};
 use super::held;
 use super::library_file::Files;
+use super::own_program;
 use super::pages::Pages;
 use super::phases;
 use super::preload;
@@ -47,7 +48,7 @@ pub enum Depth {
     Everything,
 }
 
-/// Every CUDA process that can be seen.
+/// Every CUDA process that can be seen, but those that run this very program: they attach to the driver for other processes.
 pub fn all(depth: Depth) -> Round {
     let files = Files::default();
     let looked = side_by_side(|| {
@@ -60,8 +61,10 @@ pub fn all(depth: Depth) -> Round {
     });
     let (nvml, looks) = looked;
     let mut round = round(nvml, false);
+    let own = own_program::Program::of("self");
     for found in looks {
         match found {
+            Look::Cuda(process) if own_program::runs(own, process.identity.pid) => {}
             Look::Cuda(process) => round.processes.push(*process),
             Look::Denied(identity) => round.take_denied(identity),
             Look::NoCuda | Look::Gone(_) => {}
@@ -115,7 +118,7 @@ impl Round {
             let missing = rights::missing(identity.pid).to_string();
             self.processes.push(closed(identity, Some(missing)));
         } else {
-            self.unreadable += 1;
+            self.unreadable.push(identity.pid);
         }
     }
 }
@@ -140,7 +143,7 @@ fn round(nvml: Result<Gpus, String>, named: bool) -> Round {
         processes: Vec::new(),
         without_cuda: Vec::new(),
         errors: Vec::new(),
-        unreadable: 0,
+        unreadable: Vec::new(),
         privileged: rights::has_ptrace_capability(),
         named,
     }
@@ -162,6 +165,7 @@ fn complete(mut round: Round) -> Round {
         }
     }
     round.processes.sort_by_key(|process| process.identity.pid);
+    round.unreadable.sort_unstable();
     round
 }
 

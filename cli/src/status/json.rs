@@ -66,7 +66,7 @@ pub fn line(round: &Round, verdicts: &[Verdict]) -> String {
             .map(|identity| identity.pid)
             .collect(),
         errors: round.errors.iter().map(ToString::to_string).collect(),
-        unreadable: round.unreadable,
+        unreadable: round.unreadable.len(),
     };
     let text = serde_json::to_string(&whole);
     // Plain values with text keys always serialise.

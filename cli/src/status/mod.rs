@@ -2,7 +2,7 @@
 //!
 //! * [`gather`] looks at processes, cheap things first: [`held`] (device files and what else stops a dump), [`preload`] (order of
 //!   preloaded libraries), [`library_file`] (is the library's file still the one that was loaded), [`pages`] (page kind granted),
-//!   [`relatives`] (processes above and below). What it finds is in [`facts`].
+//!   [`relatives`] (processes above and below), [`own_program`] (other processes of this tool). What it finds is in [`facts`].
 //! * [`judge`] (pure) makes words of it: state, activity, and the [`warnings`].
 //! * [`table`], [`detail`] and [`json`] show it; [`watch`] repeats. [`text`] keeps foreign text from commanding the terminal.
 
@@ -13,6 +13,7 @@ pub mod held;
 pub mod json;
 pub mod judge;
 pub mod library_file;
+pub mod own_program;
 pub mod pages;
 pub mod phases;
 pub mod preload;
@@ -85,8 +86,12 @@ impl Args {
         }
     }
 
+    /// Blocks, not the table. A watch of several processes shows the table: a window has no room for more than one block, and what
+    /// is below its edge is never seen.
     fn is_detailed(&self) -> bool {
-        self.verbose || !self.pids.is_empty()
+        let several = self.tree || self.pids.len() > 1;
+        let watches_several = self.watch.is_some() && several;
+        self.verbose || !(self.pids.is_empty() || watches_several)
     }
 
     fn look(&self) -> Round {
@@ -164,6 +169,33 @@ fn complain(round: &Round) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_watch_of_several_processes_shows_the_table() {
+        for (line, detailed) in [
+            ("status", false),
+            ("status 1", true),
+            ("status 1 2", true),
+            ("status --tree 1", true),
+            ("status --watch", false),
+            ("status --watch 1", true),
+            ("status --watch 1 2", false),
+            ("status --watch --tree 1", false),
+            ("status --watch -v 1 2", true),
+        ] {
+            let line_args = <Line as clap::Parser>::try_parse_from(line.split(' '));
+            let args = line_args
+                .map(|line| line.args)
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(args.is_detailed(), detailed, "{line}");
+        }
+    }
 
     #[test]
     fn intervals_are_checked() {

@@ -14,12 +14,14 @@ const GAP: usize = 2;
 /// A name is at most 15 bytes; it is cut to no less than this where the terminal is narrow.
 const NAME: (usize, usize) = (8, 15);
 const USER: usize = 12;
+/// Columns up to this place in the order go before names are cut.
+const BEFORE_NAME: u32 = 2;
 
 /// A column.
 struct Column {
     head: &'static str,
     right: bool,
-    /// The order in which columns are left out where there is no room; 0 = never.
+    /// The order in which columns are left out where there is no room; 0 = never. Beyond [`BEFORE_NAME`] names are cut first.
     spare: u32,
     value: fn(&Process, &Verdict) -> String,
 }
@@ -35,18 +37,18 @@ const COLUMNS: [Column; 11] = [
         printable_within(&process.user, USER)
     }),
     column("STATE", false, 0, |_, verdict| state(verdict)),
-    column("RSSANON", true, 0, |process, _| {
+    column("RSSANON", true, 7, |process, _| {
         units::bytes(process.rss_anon)
     }),
-    column("MAPS", true, 0, |_, verdict| {
+    column("MAPS", true, 5, |_, verdict| {
         number(verdict.device_mappings)
     }),
-    column("FDS", true, 0, |_, verdict| {
+    column("FDS", true, 4, |_, verdict| {
         number(verdict.device_descriptors)
     }),
-    column("NVML", false, 0, |process, _| nvml(process)),
-    column("GPU MEM", true, 0, |process, _| gpu_memory(process)),
-    column("LIBRARY", false, 0, |_, verdict| {
+    column("NVML", false, 3, |process, _| nvml(process)),
+    column("GPU MEM", true, 6, |process, _| gpu_memory(process)),
+    column("LIBRARY", false, 8, |_, verdict| {
         verdict.activity.word().to_owned()
     }),
     column("LAST PHASE", false, 1, |_, verdict| last(verdict)),
@@ -97,7 +99,14 @@ fn last(verdict: &Verdict) -> String {
         return "-".into();
     };
     let time = std::time::Duration::try_from_secs_f64(phase.seconds).unwrap_or_default();
-    format!("{} {}", phase.direction, units::rate(phase.bytes, time))
+    let rate = units::rate(phase.bytes, time);
+    // The driver copied by itself: a rate of the few bytes that were seen would be read as its speed.
+    let rate = if !phase.effective && rate.starts_with("0.00") {
+        "-"
+    } else {
+        &rate
+    };
+    format!("{} {rate}", phase.direction)
 }
 
 /// The table, the warnings below it, the notes below those.
@@ -143,8 +152,11 @@ fn table(rows: &[(&Process, &Verdict)], paper: Paper) -> String {
             aligned(tinted(cell, COLUMNS[*at].head, verdict), &COLUMNS[*at])
         }));
     }
+    let last = shown.len().saturating_sub(1);
     for column in table.column_iter_mut() {
-        column.set_padding((0, GAP as u16));
+        // Nothing after the last one: in colour, blanks at the end of a line are not the last characters of it.
+        let gap = if column.index == last { 0 } else { GAP as u16 };
+        column.set_padding((0, gap));
     }
     table.to_string()
 }
@@ -171,40 +183,54 @@ fn tinted(cell: Cell, head: &str, verdict: &Verdict) -> Cell {
     cell.fg(colour)
 }
 
-/// The columns for which there is room; names are cut before the last one is left out.
+/// The columns for which there is room. Names are cut in place.
 fn fitting(cells: &mut [Vec<String>], paper: Paper) -> Vec<usize> {
     let all: Vec<usize> = (0..COLUMNS.len()).collect();
     let Some(room) = paper.width else {
         return all;
     };
-    let widths: Vec<usize> = COLUMNS
-        .iter()
-        .zip(cells.iter())
-        .map(|(column, cells)| {
-            let widest = cells.iter().map(|cell| measure_text_width(cell)).max();
-            widest.unwrap_or(0).max(column.head.len())
-        })
-        .collect();
-    let needed = |shown: &[usize]| shown.iter().map(|at| widths[*at] + GAP).sum::<usize>() - GAP;
+    let widths = widths(cells);
+    let name = COLUMNS.iter().position(|column| column.head == "NAME");
+    let name = name.unwrap_or(0);
+    let spare = widths[name].saturating_sub(NAME.0);
+    let over = |shown: &[usize]| {
+        let needed = shown.iter().map(|at| widths[*at] + GAP).sum::<usize>();
+        needed.saturating_sub(GAP + room)
+    };
     let mut shown = all;
-    while needed(&shown) > room {
-        let next = shown
-            .iter()
-            .filter(|at| COLUMNS[**at].spare > 0)
-            .min_by_key(|at| COLUMNS[**at].spare);
-        let Some(next) = next.copied() else { break };
+    while let Some(next) = next_to_go(&shown) {
+        let cut = if COLUMNS[next].spare > BEFORE_NAME {
+            spare
+        } else {
+            0
+        };
+        if over(&shown) <= cut {
+            break;
+        }
         shown.retain(|at| *at != next);
     }
-    let over = needed(&shown).saturating_sub(room);
-    let name = COLUMNS
-        .iter()
-        .position(|column| column.head == "NAME")
-        .unwrap_or(0);
-    let narrow = widths[name].saturating_sub(over).max(NAME.0);
+    let narrow = widths[name] - over(&shown).min(spare);
     for cell in &mut cells[name] {
         *cell = console::truncate_str(cell, narrow, "…").into_owned();
     }
     shown
+}
+
+/// What each column needs.
+fn widths(cells: &[Vec<String>]) -> Vec<usize> {
+    let columns = COLUMNS.iter().zip(cells);
+    columns
+        .map(|(column, cells)| {
+            let widest = cells.iter().map(|cell| measure_text_width(cell)).max();
+            widest.unwrap_or(0).max(column.head.len())
+        })
+        .collect()
+}
+
+/// The column that is left out next.
+fn next_to_go(shown: &[usize]) -> Option<usize> {
+    let may = shown.iter().filter(|at| COLUMNS[**at].spare > 0);
+    may.min_by_key(|at| COLUMNS[**at].spare).copied()
 }
 
 fn warnings(rows: &[(&Process, &Verdict)], paper: Paper) -> String {
@@ -293,7 +319,8 @@ mod tests {
             // Of a buffer before the one that is being filled.
             record.current.buffer.store(2, Relaxed);
             record.history[0].total_ns.store(7, Relaxed);
-            record.history[0].expected.store(7, Relaxed);
+            record.history[0].expected.store(1000, Relaxed);
+            record.history[0].copied.store(147, Relaxed);
         });
         process.buffer_is_mapped = true;
         process.identity.name = "VLLM::EngineCor".into();
@@ -316,26 +343,77 @@ mod tests {
         );
         assert_eq!(
             lines[1],
-            "4194303  VLLM::EngineCor  somebody-wi…  checkpointing 99%  99.9 GB     0    0  yes    140 GB  not effective  checkpoint 0.00 GB/s"
+            "4194303  VLLM::EngineCor  somebody-wi…  checkpointing 99%  99.9 GB     0    0  yes    140 GB  not effective  checkpoint 21.0 GB/s"
+        );
+    }
+
+    #[test]
+    fn a_phase_that_was_not_taken_over_has_no_rate() {
+        let last_word = |copied: u64| {
+            let process = with_record(7, |record| {
+                record.history_count.store(1, Relaxed);
+                let phase = &record.history[0];
+                phase.direction.store(1, Relaxed);
+                phase.total_ns.store(1_000_000_000, Relaxed);
+                phase.expected.store(1 << 20, Relaxed);
+                phase.copied.store(copied, Relaxed);
+            });
+            last(&Verdict::of(&process, 1_000_000_000_000))
+        };
+        assert_eq!(last_word(0), "checkpoint -");
+        assert_eq!(last_word(4096), "checkpoint -");
+        assert_eq!(
+            last_word(1 << 20),
+            "checkpoint 0.00 GB/s",
+            "a small one, done"
         );
     }
 
     #[test]
     fn lines_fit_ordinary_terminals() {
-        for width in [100, 120, 132] {
-            let text = shown(&widest(), narrow(width));
-            for line in text.lines() {
-                assert!(measure_text_width(line) <= width, "{width}: {line}");
+        let mut never_used = round(vec![process(12_345), with_record(54_321, |_| {})]);
+        never_used.processes[0].user = "nobody".into();
+        let mut both = widest();
+        both.processes.extend(never_used.processes.clone());
+        for round in [widest(), never_used, both] {
+            for (width, colour) in (40..=130).flat_map(|width| [(width, false), (width, true)]) {
+                let paper = Paper {
+                    width: Some(width),
+                    colour,
+                };
+                for line in shown(&round, paper).lines() {
+                    assert!(measure_text_width(line) <= width, "{width}: {line}");
+                    assert_eq!(line.trim_end(), line);
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_loses_the_rate_first_then_cuts_names() {
+        let text = shown(&widest(), narrow(100));
+        assert!(
+            text.contains("VLLM::EngineCor") && !text.contains("LAST PHASE"),
+            "{text}"
+        );
+        let text = shown(&widest(), narrow(86));
+        assert!(
+            text.contains("VLLM::E…") && !text.contains("USER"),
+            "{text}"
+        );
+        let text = shown(&widest(), narrow(85));
+        assert!(
+            text.contains("GPU MEM") && !text.contains("NVML  "),
+            "{text}"
+        );
         let mut usual = widest();
         usual.processes[0] = process(12345);
         let text = shown(&usual, narrow(80));
         assert!(
-            text.lines().all(|line| measure_text_width(line) <= 80),
+            text.contains("python3") && text.contains("LIBRARY"),
             "{text}"
         );
-        assert!(text.contains("python3") && !text.contains("LAST PHASE"));
+        assert!(!text.contains("LAST PHASE"), "{text}");
     }
 
     #[test]
@@ -360,10 +438,10 @@ mod tests {
     fn nothing_to_show_is_said() {
         let mut empty = round(Vec::new());
         empty.named = false;
-        empty.unreadable = 3;
+        empty.unreadable = vec![4, 5, 6];
         let text = shown(&empty, Paper::plain());
         assert!(text.starts_with("no CUDA process\n"));
-        assert!(text.contains("3 processes may not be looked into"));
+        assert!(text.contains("3 processes (4, 5, 6) may not be looked into"));
     }
 
     #[test]
