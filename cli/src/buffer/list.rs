@@ -47,17 +47,51 @@ struct Row {
     huge_pages: u64,
 }
 
-/// Prints it.
+/// In place of it, when the process cannot be looked into.
+#[derive(Debug, Serialize)]
+struct Refusal {
+    schema: u32,
+    pid: i32,
+    /// The command's exit status.
+    status: u8,
+    /// Why not, in sentences.
+    errors: Vec<String>,
+}
+
+impl Refusal {
+    fn of(pid: i32, stop: &Stop) -> Self {
+        Refusal {
+            schema: 1,
+            pid,
+            status: stop.exit.status(),
+            errors: stop.text.iter().cloned().collect(),
+        }
+    }
+}
+
+/// Prints it. With `--json` there is an object in every case.
 ///
 /// # Errors
 /// The process cannot be looked into.
 pub fn run(pid: i32, place: &Place, args: &ListArgs) -> Result<(), Stop> {
-    let listing = listing(&Looked::at(pid)?, place)?;
-    let text = if args.json {
-        serde_json::to_string(&listing).unwrap_or_default() + "\n"
-    } else {
-        listing.to_text()
-    };
+    let listing = Looked::at(pid).and_then(|looked| listing(&looked, place));
+    match listing {
+        Ok(listing) if args.json => write(&json(&listing)),
+        Ok(listing) => write(&listing.to_text()),
+        Err(stop) => {
+            if args.json {
+                write(&json(&Refusal::of(pid, &stop)))?;
+            }
+            Err(stop)
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default() + "\n"
+}
+
+fn write(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| Stop::stdout(&error))
@@ -188,6 +222,17 @@ fn share(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_an_object_too() {
+        let text = json(&Refusal::of(7, &Stop::refused("no \"right\"")));
+        let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&object["schema"], &object["pid"]), (&1.into(), &7.into()));
+        assert_eq!(
+            (&object["status"], &object["errors"][0]),
+            (&4.into(), &"no \"right\"".into())
+        );
+    }
 
     #[test]
     fn the_table_fits_eighty_columns() {
