@@ -127,13 +127,16 @@ pub fn completions(args: &CompletionArgs) -> Exit {
     if args.shell == Shell::Bash {
         text.extend(BASH_PIDS.as_bytes());
     }
-    told(io::stdout().write_all(&text))
+    output::settle(io::stdout().write_all(&text), Exit::Done)
 }
 
 /// Writes the man pages.
 pub fn man(args: &ManArgs) -> Exit {
     match &args.folder {
-        None => told(main_page().and_then(|page| io::stdout().write_all(&page))),
+        None => output::settle(
+            main_page().and_then(|page| io::stdout().write_all(&page)),
+            Exit::Done,
+        ),
         Some(folder) => match write_pages(folder) {
             Ok(()) => Exit::Done,
             Err(error) => {
@@ -281,18 +284,6 @@ fn own_sections() -> Roff {
     let see = format!("{}(1), criu(8), ld.so(8)", links::NAME);
     roff.text([roman(see)]);
     roff
-}
-
-fn told(done: io::Result<()>) -> Exit {
-    match done {
-        Ok(()) => Exit::Done,
-        // The reader has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-        Err(error) => {
-            output::complain(error);
-            Exit::Failed
-        }
-    }
 }
 
 #[cfg(test)]

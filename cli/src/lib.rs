@@ -7,6 +7,7 @@
 //! * [`process`]: other processes: identity, tree, rights, memory and mappings, how far they came with CUDA, how they ended.
 //! * [`record`]: finds, copies and steers the record that the shim keeps in the target.
 //! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
+//!   [`control_groups`], [`cpus`]: limits on memory, CPUs and threads. [`signals`]: signals as messages.
 //! * [`shim_library`]: the library's file. [`units`], [`exit`], [`output`]: words, statuses,
 //!   stdout and stderr. [`foreign_text`], [`foreign_file`]: what others wrote, made harmless; opened without waiting for a pipe.
 //!
@@ -19,6 +20,8 @@
 
 pub mod buffer;
 pub mod control;
+pub mod control_groups;
+pub mod cpus;
 pub mod doctor;
 pub mod driver;
 pub mod dropin;
@@ -38,5 +41,6 @@ pub mod room;
 pub mod run;
 pub mod selection;
 pub mod shim_library;
+pub mod signals;
 pub mod status;
 pub mod units;

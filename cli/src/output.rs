@@ -12,6 +12,11 @@ use crate::exit::Exit;
 pub fn say(text: &str, ended: Exit) -> Exit {
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    settle(written, ended)
+}
+
+/// How a command ended whose output was written with this result. A reader who has closed the pipe has seen enough.
+pub fn settle(written: io::Result<()>, ended: Exit) -> Exit {
     match written {
         Ok(()) => ended,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ended,

@@ -1,10 +1,11 @@
 //! Room in main memory for what a checkpoint brings there: the machine's, and that of the control groups that the process is
 //! charged to.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
+use crate::control_groups::levels;
 use crate::process::target::{MemoryError, Target};
 
 /// How many more bytes a process can get.
@@ -39,8 +40,8 @@ pub fn limits(target: Target) -> Result<Vec<Room>, MemoryError> {
     }?;
     let meminfo = std::fs::read_to_string("/proc/meminfo")?;
     let machine = machine(&meminfo);
-    let levels = membership.lines().filter_map(parse_membership);
-    let groups = levels.flat_map(|(hierarchy, path)| climb(hierarchy.mounts(), path, hierarchy));
+    let levels = levels(&membership, "memory");
+    let groups = levels.iter().filter_map(|level| at_level(level));
     Ok(groups.chain([machine]).collect())
 }
 
@@ -52,73 +53,28 @@ fn machine(meminfo: &str) -> Room {
     }
 }
 
-/// The two kinds of control group hierarchy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hierarchy {
-    Unified,
-    Memory,
+/// In each kind of hierarchy: the files with limit and usage, and the lines of `memory.stat` that are page cache.
+const FILES: [(&str, &str, [&str; 2]); 2] = [
+    (
+        "memory.max",
+        "memory.current",
+        ["inactive_file ", "active_file "],
+    ),
+    (
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ["total_inactive_file ", "total_active_file "],
+    ),
+];
+
+/// The room in the control group with this folder; `None` when it has no limit, or is not there.
+fn at_level(level: &Path) -> Option<Room> {
+    FILES
+        .into_iter()
+        .find_map(|(limit, usage, cache)| by_files(level, limit, usage, cache))
 }
 
-impl Hierarchy {
-    /// Where it is mounted by custom.
-    fn mounts(self) -> &'static [&'static str] {
-        match self {
-            Hierarchy::Unified => &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
-            Hierarchy::Memory => &["/sys/fs/cgroup/memory"],
-        }
-    }
-
-    /// Names of the files with limit and usage, and of the lines of `memory.stat` that are page cache.
-    fn names(self) -> (&'static str, &'static str, [&'static str; 2]) {
-        match self {
-            Hierarchy::Unified => (
-                "memory.max",
-                "memory.current",
-                ["inactive_file ", "active_file "],
-            ),
-            Hierarchy::Memory => (
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-                ["total_inactive_file ", "total_active_file "],
-            ),
-        }
-    }
-}
-
-/// Hierarchy and path of a line of `/proc/PID/cgroup`; `None` for hierarchies that do not limit memory.
-fn parse_membership(line: &str) -> Option<(Hierarchy, &str)> {
-    let mut fields = line.splitn(3, ':');
-    let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    if id == "0" && controllers.is_empty() {
-        return Some((Hierarchy::Unified, path));
-    }
-    let memory = controllers.split(',').any(|name| name == "memory");
-    memory.then_some((Hierarchy::Memory, path))
-}
-
-/// The room at each level that has a limit, from the group up to the mount. A path that leaves the namespace (`/../x`) names
-/// nothing that can be seen from here: then only the mount itself counts.
-fn climb(mounts: &[&str], path: &str, hierarchy: Hierarchy) -> Vec<Room> {
-    let inside = !path.split('/').any(|part| part == "..");
-    let mut rooms = Vec::new();
-    for mount in mounts {
-        let mount = Path::new(mount);
-        let mut level: PathBuf = mount.to_path_buf();
-        if inside {
-            level.push(path.trim_start_matches('/'));
-        }
-        loop {
-            rooms.extend(at_level(&level, hierarchy));
-            if level == mount || !level.pop() {
-                break;
-            }
-        }
-    }
-    rooms
-}
-
-fn at_level(level: &Path, hierarchy: Hierarchy) -> Option<Room> {
-    let (limit_name, usage_name, cache) = hierarchy.names();
+fn by_files(level: &Path, limit_name: &str, usage_name: &str, cache: [&str; 2]) -> Option<Room> {
     let read = |name: &str| std::fs::read_to_string(level.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
     let (limit, usage) = (number(limit_name)?, number(usage_name)?);
@@ -145,19 +101,8 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_kinds_of_membership_are_read() {
-        assert_eq!(
-            parse_membership("0::/a/b"),
-            Some((Hierarchy::Unified, "/a/b"))
-        );
-        assert_eq!(
-            parse_membership("7:cpu,memory:/x"),
-            Some((Hierarchy::Memory, "/x"))
-        );
-        assert_eq!(parse_membership("3:cpuset:/x"), None);
-    }
+    use crate::control_groups::climb;
+    use std::path::PathBuf;
 
     #[test]
     fn every_level_counts_and_page_cache_is_free() {
@@ -173,12 +118,15 @@ mod tests {
             folder.join("a/memory.stat"),
             "anon 7\ninactive_file 100\nactive_file 50\n",
         );
-        let mount = folder.to_str().unwrap();
-        let rooms = climb(&[mount], "/a/b", Hierarchy::Unified);
+        let rooms_below = |path| -> Vec<Room> {
+            let levels = climb(&folder, path);
+            levels.iter().filter_map(|level| at_level(level)).collect()
+        };
+        let rooms = rooms_below("/a/b");
         assert_eq!(rooms.len(), 1, "{rooms:?}");
         assert_eq!(rooms[0].bytes, 250);
         assert!(rooms[0].limit.ends_with("/a/memory.max"));
-        assert!(climb(&[mount], "/../a/b", Hierarchy::Unified).is_empty());
+        assert!(rooms_below("/../a/b").is_empty());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -1,8 +1,9 @@
 //! The `cudasnap` binary as its users start it, from tests.
 
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::shimmed::library;
 use crate::simdriver::SimDriver;
@@ -20,6 +21,18 @@ pub fn binary() -> PathBuf {
         binary.display()
     );
     binary
+}
+
+/// Waits until something has come about.
+///
+/// # Panics
+/// When it has not after a minute.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// What a program said, and how it ended.
@@ -141,6 +154,16 @@ impl SimDriver {
             .args(arguments.split_whitespace())
             .env("LD_LIBRARY_PATH", &self.library)
             .env_remove("CUDASNAP_LIB");
+        // A job of a script without job control is born with SIGINT ignored, and the tool heeds that.
+        // SAFETY: `signal` may be called between fork and exec, and touches no memory.
+        unsafe {
+            command.pre_exec(|| {
+                for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            })
+        };
         command
     }
 

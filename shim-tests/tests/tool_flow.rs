@@ -2,22 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use cudasnap_cli::record::Control;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::{App, SimDriver};
-use cudasnap_shim_tests::tool::{binary, RunningTool, Said};
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is() {
-        assert!(Instant::now() < deadline, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+use cudasnap_shim_tests::tool::{binary, until, RunningTool, Said};
 
 fn state(driver: &SimDriver, pid: u32) -> String {
     driver.must_say(&format!("state {pid}")).trim().to_owned()

@@ -1,24 +1,14 @@
 //! A signal that comes in the middle: the step is finished or undone, the final state is told, the status is 128 and the
 //! signal's number.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cudasnap_cli::process::cuda::CudaUse;
 use cudasnap_cli::process::target::Target;
 use cudasnap_shim_tests::freeze::Freeze;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::SimDriver;
-use cudasnap_shim_tests::tool::RunningTool;
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is() {
-        assert!(Instant::now() < deadline, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+use cudasnap_shim_tests::tool::{until, RunningTool};
 
 fn state(driver: &SimDriver, pid: u32) -> String {
     driver.control("state", pid, &[]).stdout

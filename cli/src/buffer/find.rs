@@ -65,7 +65,7 @@ pub fn run(buffer: &Buffer, args: &FindArgs) -> Result<Exit, Stop> {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|error| Stop::stdout(&error))?;
-    super::tell(&format!(
+    crate::output::complain(format!(
         "{} in {}, {}",
         counted(&hits),
         units::bytes(buffer.length()),

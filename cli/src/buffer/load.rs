@@ -70,11 +70,11 @@ pub fn run(buffer: &Buffer, args: &LoadArgs) -> Result<(), Stop> {
     buffer.check()?;
     say(buffer, &difference)?;
     if difference.chunks.is_empty() {
-        super::tell("nothing to do");
+        crate::output::complain("nothing to do");
         return Ok(());
     }
     if !args.yes {
-        super::tell("nothing was written: --yes does it");
+        crate::output::complain("nothing was written: --yes does it");
         return Ok(());
     }
     interrupts.stop("nothing was written")?;
@@ -87,7 +87,7 @@ pub fn run(buffer: &Buffer, args: &LoadArgs) -> Result<(), Stop> {
             format!("signal {number} came too late; {text}"),
         ));
     }
-    super::tell(&text);
+    crate::output::complain(&text);
     Ok(())
 }
 

@@ -27,9 +27,8 @@ pub mod windows;
 pub mod words;
 pub mod write;
 
-use std::io::Write as _;
-
 use crate::exit::Exit;
+use crate::output;
 use locate::Place;
 use opened::Buffer;
 use stop::Stop;
@@ -77,7 +76,7 @@ pub fn run(args: &Args) -> Exit {
         Ok(exit) => exit,
         Err(stop) => {
             if let Some(text) = stop.text {
-                tell(&text);
+                output::complain(&text);
             }
             stop.exit
         }
@@ -97,11 +96,6 @@ fn carry_out(args: &Args) -> Result<Exit, Stop> {
         Some(Action::Save(save)) => save::run(&open()?, save).map(done),
         Some(Action::Load(load)) => load::run(&open()?, load).map(done),
     }
-}
-
-/// Says something on stderr. Nobody is left to tell when that fails.
-fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "cudasnap: {text}");
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Buffer {
         let looked = Looked::at(pid)?;
         let found = looked.buffer(place)?;
         for doubt in &found.doubts {
-            super::tell(&format!("note: {doubt}"));
+            crate::output::complain(format!("note: {doubt}"));
         }
         Ok(Buffer {
             identity: looked.identity,

@@ -44,7 +44,7 @@ pub fn run(buffer: &Buffer, args: &SaveArgs) -> Result<(), Stop> {
         written.map_err(|error| out.error(&error))?;
     }
     out.finish()?;
-    super::tell(&format!(
+    crate::output::complain(format!(
         "{}: {} in {}, {}\ncudasnap: blake3 {}",
         args.file.display(),
         units::bytes(buffer.length()),

@@ -64,11 +64,11 @@ pub fn run(buffer: &Buffer, args: &WriteArgs) -> Result<(), Stop> {
     buffer.read_at(args.offset, &mut old)?;
     show(buffer, args.offset, &old, &new)?;
     if old == new {
-        super::tell("these bytes are there already: nothing to do");
+        crate::output::complain("these bytes are there already: nothing to do");
         return Ok(());
     }
     if !args.yes {
-        super::tell("nothing was written: --yes does it");
+        crate::output::complain("nothing was written: --yes does it");
         return Ok(());
     }
     let undo = Undo {
@@ -90,7 +90,7 @@ fn write_saved(buffer: &Buffer, undo: &Undo, path: &Path) -> Result<(), Stop> {
         Ok(()) => {
             let at = buffer.record.is_none().then_some(buffer.span);
             let back = undo_command(undo.origin.pid, path, at);
-            super::tell(&format!("written; {kept}; {back} puts them back"));
+            crate::output::complain(format!("written; {kept}; {back} puts them back"));
             Ok(())
         }
         Err(Replaced::Nothing(stop)) => {
@@ -131,7 +131,7 @@ pub fn undo(buffer: &Buffer, args: &UndoArgs) -> Result<(), Stop> {
     let mut now = vec![0; undo.old.len()];
     buffer.read_at(undo.offset, &mut now)?;
     if now == undo.old {
-        super::tell("the old bytes are there already: nothing to do");
+        crate::output::complain("the old bytes are there already: nothing to do");
         return Ok(());
     }
     show(buffer, undo.offset, &now, &undo.old)?;
@@ -141,14 +141,14 @@ pub fn undo(buffer: &Buffer, args: &UndoArgs) -> Result<(), Stop> {
         ));
     }
     if now != undo.new {
-        super::tell("note: only a part of the write is there: it was cut off");
+        crate::output::complain("note: only a part of the write is there: it was cut off");
     }
     if !args.yes {
-        super::tell("nothing was written: --yes does it");
+        crate::output::complain("nothing was written: --yes does it");
         return Ok(());
     }
     match replace(buffer, undo.offset, &now, &undo.old) {
-        Ok(()) => super::tell("the old bytes are back"),
+        Ok(()) => crate::output::complain("the old bytes are back"),
         Err(Replaced::Nothing(stop)) => return Err(stop.and("nothing was written")),
         Err(Replaced::Perhaps(stop)) => return Err(stop),
     }

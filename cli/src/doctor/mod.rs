@@ -4,7 +4,6 @@
 //! group: [`huge_pages`], [`memory`], [`processors`], [`rights`], [`driver`], [`libcuda`], [`library`], [`tools`];
 //! [`mod@for_restore`] is `--for-restore`. [`report`] shows them. Nothing is changed, and CUDA is initialised only for `--cuda`.
 
-pub mod control_groups;
 pub mod driver;
 pub mod elf_file;
 pub mod finding;

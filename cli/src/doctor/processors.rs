@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::doctor::control_groups::levels;
+use crate::control_groups::levels;
+use crate::cpus;
 use crate::doctor::finding::{Finding, Group};
 use crate::doctor::memory::limit;
 use crate::doctor::read;
@@ -17,11 +18,11 @@ const THREADS: u64 = 32;
 pub fn look() -> Group {
     let status = read("/proc/self/status").unwrap_or_default();
     let membership = read("/proc/self/cgroup").unwrap_or_default();
-    let allowed = parse_list(line_of(&status, "Cpus_allowed_list").unwrap_or_default());
-    let online = parse_list(&read("/sys/devices/system/cpu/online").unwrap_or_default());
+    let allowed = cpus::list(line_of(&status, "Cpus_allowed_list").unwrap_or_default());
+    let online = cpus::list(&read("/sys/devices/system/cpu/online").unwrap_or_default());
     let quota = levels(&membership, "cpu")
         .iter()
-        .filter_map(|level| quota_at(level))
+        .filter_map(|level| cpus::quota(level))
         .fold(None, |least: Option<f64>, quota| {
             Some(least.map_or(quota, |least| least.min(quota)))
         });
@@ -33,7 +34,7 @@ pub fn look() -> Group {
     let is_root = unsafe { libc::geteuid() } == 0;
     let processes = limit(libc::RLIMIT_NPROC).filter(|_| !is_root);
     let mut findings = vec![
-        cpus(allowed.len(), online.len(), quota),
+        usable(allowed.len(), online.len(), quota),
         threads(room.as_ref(), processes),
     ];
     findings.extend(gpu_nodes(&gpus_in_sysfs(), &allowed));
@@ -41,38 +42,6 @@ pub fn look() -> Group {
         name: "processors",
         findings,
     }
-}
-
-/// CPU numbers in a list such as `0-3,8,10-11`.
-fn parse_list(text: &str) -> Vec<usize> {
-    let ranges = text.trim().split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?)
-    });
-    // More CPUs than any machine has would be a mistake in the text.
-    ranges.flatten().take(1 << 16).collect()
-}
-
-/// CPUs worth of time that the group may use: `cpu.max`, or the two files of the older hierarchy.
-fn quota_at(level: &Path) -> Option<f64> {
-    let file = |name: &str| std::fs::read_to_string(level.join(name)).ok();
-    file("cpu.max")
-        .and_then(|text| parse_quota(&text))
-        .or_else(|| {
-            let text = format!(
-                "{} {}",
-                file("cpu.cfs_quota_us")?.trim(),
-                file("cpu.cfs_period_us")?
-            );
-            parse_quota(&text)
-        })
-}
-
-fn parse_quota(text: &str) -> Option<f64> {
-    let mut words = text.split_whitespace();
-    let quota: f64 = words.next()?.parse().ok()?;
-    let period: f64 = words.next()?.parse().ok()?;
-    (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
 
 fn pids_room_at(level: &Path) -> Option<(u64, PathBuf)> {
@@ -87,7 +56,7 @@ fn pids_room_at(level: &Path) -> Option<(u64, PathBuf)> {
     Some((room, level.join("pids.max")))
 }
 
-fn cpus(allowed: usize, online: usize, quota: Option<f64>) -> Finding {
+fn usable(allowed: usize, online: usize, quota: Option<f64>) -> Finding {
     const CHECK: &str = "CPUs";
     let by_quota = quota.map_or(usize::MAX, |quota| quota.ceil() as usize);
     let usable = allowed.min(by_quota).max(1);
@@ -136,7 +105,7 @@ struct PciGpu {
     address: String,
     /// -1: the machine has one node only, or does not say.
     node: i32,
-    cpus: Vec<usize>,
+    cpus: Vec<u32>,
 }
 
 /// Display controllers of NVIDIA on the PCI bus.
@@ -163,12 +132,12 @@ fn pci_gpu(folder: &Path) -> Option<PciGpu> {
             .to_string_lossy()
             .into_owned(),
         node: node.unwrap_or(-1),
-        cpus: parse_list(&file("local_cpulist").unwrap_or_default()),
+        cpus: cpus::list(&file("local_cpulist").unwrap_or_default()),
     })
 }
 
 /// Memory is placed near the CPU that touches it first: the CPUs of a GPU's node should be among those that may be used.
-fn gpu_nodes(gpus: &[PciGpu], allowed: &[usize]) -> Option<Finding> {
+fn gpu_nodes(gpus: &[PciGpu], allowed: &[u32]) -> Option<Finding> {
     const CHECK: &str = "GPUs' nodes";
     if gpus.is_empty() {
         return None;
@@ -205,36 +174,20 @@ mod tests {
     use crate::doctor::finding::Verdict::{Ok, Warning};
 
     #[test]
-    fn lists_of_cpus_are_read() {
-        assert_eq!(parse_list("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
-        assert_eq!(parse_list("1500"), [1500]);
-        assert!(parse_list("").is_empty() && parse_list("x-y,z").is_empty());
-        assert_eq!(parse_list("0-99999999999").len(), 1 << 16);
-    }
-
-    #[test]
-    fn quotas_of_both_hierarchies_are_read() {
-        assert_eq!(parse_quota("350000 100000\n"), Some(3.5));
-        assert_eq!(parse_quota("max 100000\n"), None);
-        assert_eq!(parse_quota("-1 100000"), None);
-        assert_eq!(parse_quota(""), None);
-    }
-
-    #[test]
     fn the_least_of_set_and_quota_counts_rounded_up() {
-        let finding = cpus(16, 192, Some(3.5));
+        let finding = usable(16, 192, Some(3.5));
         assert_eq!(finding.verdict, Ok);
         assert!(finding.found.starts_with("4 of 192"), "{}", finding.found);
         assert_eq!(
-            cpus(16, 192, Some(2.5)).mend.unwrap(),
+            usable(16, 192, Some(2.5)).mend.unwrap(),
             "give the container a larger CPU limit (docker update --cpus N)"
         );
         assert_eq!(
-            cpus(2, 192, None).mend.unwrap(),
+            usable(2, 192, None).mend.unwrap(),
             "give the server a larger CPU set (taskset, cpuset)"
         );
         assert_eq!(
-            cpus(2, 2, None).mend.unwrap(),
+            usable(2, 2, None).mend.unwrap(),
             "no command mends it: only a machine with more CPUs"
         );
     }
@@ -252,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_gpu_whose_node_may_not_be_used_is_named() {
-        let gpu = |node, cpus: &[usize]| PciGpu {
+        let gpu = |node, cpus: &[u32]| PciGpu {
             address: format!("0000:{node:02}:00.0"),
             node,
             cpus: cpus.to_vec(),

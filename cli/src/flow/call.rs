@@ -10,11 +10,11 @@ use super::crew::Crew;
 use super::finish::Finish;
 use super::outcome::{Outcome, Row};
 use super::report;
-use super::signals;
 use super::targets::{crew, Stop, Targets};
 use crate::driver::GpuPair;
 use crate::exit::Exit;
 use crate::gpus::{Asked, Depth};
+use crate::signals;
 
 /// Carries a verb out and tells about it.
 pub fn perform(request: &Request<'_>) -> Exit {
@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
 }
 
 fn listen() -> Result<Receiver<i32>, Stop> {
-    signals::listen()
+    signals::listen(&signals::ENDING)
         .map_err(|error| Stop::Failed(vec![format!("signals cannot be caught: {error}")]))
 }
 

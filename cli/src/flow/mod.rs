@@ -33,7 +33,6 @@ pub mod progress;
 pub mod report;
 pub mod share;
 pub mod shim;
-pub mod signals;
 pub mod targets;
 
 pub use args::{CheckpointArgs, LockArgs, RestoreArgs, StateArgs, ToggleArgs, UnlockArgs};

@@ -122,15 +122,7 @@ fn tell(line: &str) {
 }
 
 fn print(text: &str) -> Exit {
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => Exit::Done,
-        // The reader has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-        Err(error) => {
-            tell(&error.to_string());
-            Exit::Failed
-        }
-    }
+    output::settle(io::stdout().write_all(text.as_bytes()), Exit::Done)
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ fn write(text: &str) -> Result<(), Exit> {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Exit::Done),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "cudasnap: stdout: {error}");
+            output::complain(format_args!("stdout: {error}"));
             Err(Exit::Failed)
         }
     }
@@ -161,9 +161,7 @@ fn write(text: &str) -> Result<(), Exit> {
 
 /// Says on stderr what is wrong with the numbers that were given.
 fn complain(round: &Round) {
-    for line in round.complaints() {
-        let _ = writeln!(io::stderr(), "cudasnap: {line}");
-    }
+    round.complaints().iter().for_each(output::complain);
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use console::{truncate_str, Term};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::{SIGINT, SIGWINCH};
 
 use crate::exit::Exit;
 use crate::output;
+use crate::signals;
 
 use super::text::Paper;
 use super::{complain, write, Args};
@@ -23,7 +23,7 @@ const SHOW_CURSOR: &str = "\x1b[?25h";
 
 /// Shows a round every `interval` until a signal ends it: status 128 and its number, as with every command.
 pub fn run(args: &Args, interval: Duration) -> Exit {
-    let signals = match listen() {
+    let coming = match signals::listen(&[signals::ENDING.as_slice(), &[SIGWINCH]].concat()) {
         Ok(signals) => signals,
         Err(error) => {
             output::complain(format_args!("signals cannot be caught: {error}"));
@@ -49,7 +49,7 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
         if let Err(exit) = shown {
             return exit;
         }
-        if let Some(number) = wait(&signals, interval.saturating_sub(began.elapsed())) {
+        if let Some(number) = wait(&coming, interval.saturating_sub(began.elapsed())) {
             return Exit::Signal(number);
         }
     }
@@ -58,22 +58,6 @@ pub fn run(args: &Args, interval: Duration) -> Exit {
 /// Whether the terminal understands more than text: one without a name, or a dumb one, gets rounds one after another.
 fn can_draw() -> bool {
     std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
-}
-
-/// The signals that matter, as they come.
-fn listen() -> std::io::Result<Receiver<i32>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;
-    let (to, from) = crossbeam_channel::unbounded();
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if to.send(signal).is_err() {
-                    break;
-                }
-            }
-        })?;
-    Ok(from)
 }
 
 /// Waits for the next round; the signal that ends it all, if one comes. A new size of the window is a reason to draw at once.
@@ -145,6 +129,7 @@ impl Drop for Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use signal_hook::consts::SIGTERM;
 
     /// What a terminal of this size shows of a frame.
     fn shown(text: &str, rows: usize, columns: usize) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP as messages: nothing is interrupted, the engine decides what a signal means.
+//! Signals as messages: nothing is interrupted, whoever listens decides what a signal means.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,14 +8,16 @@ use crossbeam_channel::{unbounded, Receiver};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+/// The signals by which somebody asks a program to end.
+pub const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
 /// From now on these signals do not end the process but arrive here, by number. One that is ignored (`nohup`, a background
 /// job of a script) stays ignored.
 ///
 /// # Errors
 /// The kernel refuses the handler's descriptors or the thread.
-pub fn listen() -> io::Result<Receiver<i32>> {
-    let wanted = [SIGINT, SIGTERM, SIGHUP];
-    let mut signals = Signals::new(wanted.into_iter().filter(|signal| !is_ignored(*signal)))?;
+pub fn listen(wanted: &[i32]) -> io::Result<Receiver<i32>> {
+    let mut signals = Signals::new(wanted.iter().filter(|signal| !is_ignored(**signal)))?;
     let (send, receive) = unbounded();
     std::thread::Builder::new()
         .name("signals".into())
