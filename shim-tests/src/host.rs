@@ -57,10 +57,15 @@ impl HostSpec {
         for option in cudasnap_wire::OPTIONS {
             command.env_remove(option.name);
         }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(shim) = &self.shim {
+            // What is preloaded already goes behind the shim, as `cudasnap run` does it.
+            let asked = self.env.iter().find(|(name, _)| name == "LD_PRELOAD");
+            let others = asked
+                .map(|(_, value)| value.into())
+                .or_else(|| std::env::var_os("LD_PRELOAD"));
             let mut preload = OsString::from(shim);
-            if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty())
-            {
+            if let Some(others) = others.filter(|others| !others.is_empty()) {
                 preload.push(":");
                 preload.push(others);
             }
@@ -74,7 +79,6 @@ impl HostSpec {
         };
         // SAFETY: the closure makes one system call and touches nothing of the parent's.
         unsafe { command.pre_exec(end_with_us) };
-        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
 }
