@@ -3,6 +3,7 @@
 //! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
+mod kept;
 pub mod release;
 pub mod request;
 pub mod slots;
@@ -123,8 +124,8 @@ impl State {
 
     /// Gives a kept buffer back.
     fn drop_kept(&mut self) {
-        if let Some(kept) = self.take_kept() {
-            let _ = hollow::dispose(&kept);
+        if let Some(memory) = self.take_kept() {
+            kept::dispose(&memory);
         }
     }
 }
@@ -162,6 +163,7 @@ fn enter_anew(pid: u32) -> Option<Guard<'static, State>> {
     ABOUT.store(pid, Ordering::Relaxed);
     CREW.forget_all();
     hollow::forget();
+    kept::forget();
     region::forget_others(pid);
     Some(state)
 }
