@@ -174,7 +174,14 @@ unsafe fn on_copy(slot: Slot, dst: *mut c_void, src: *const c_void, len: size_t)
     if let (Some(started), false) = (startup::get(), guard::is_off()) {
         // SAFETY: libcuda's own copy.
         let done = guard::barrier(|| unsafe {
-            copies::copy(dst.cast(), src.cast(), len, &started.config, next)
+            copies::copy(
+                dst.cast(),
+                src.cast(),
+                len,
+                &started.config,
+                next,
+                &raw const next as usize,
+            )
         });
         if done == Some(true) {
             return dst;
@@ -214,7 +221,12 @@ unsafe extern "C" fn slot_munmap(addr: *mut c_void, len: size_t) -> c_int {
     let began_ns = sys::now_ns();
     let unmap = || match guard::is_off() {
         true => release::unmap_when_off(addr as usize, len),
-        false => release::unmap(addr as usize, len, &started.config),
+        false => release::unmap(
+            addr as usize,
+            len,
+            &started.config,
+            &raw const began_ns as usize,
+        ),
     };
     match guard::barrier(unmap) {
         // SAFETY: libcuda calls on a thread of libc.

@@ -68,3 +68,119 @@ fn guard_pages_in_mid_prefault() {
 fn advice_that_leaves_the_pages_accessible() {
     changed("advice", 3, 0);
 }
+
+// What it copies.
+
+#[test]
+fn the_whole_buffer_in_one_copy() {
+    let outcome = compared("transfers whole");
+    assert_eq!(outcome.requests(), (2, 2));
+    assert_eq!(outcome.record.counters.phases, 4);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    assert_eq!(outcome.record.last("restore").unwrap().copies, 1);
+    assert_eq!(outcome.all_steps(), []);
+}
+
+#[test]
+fn copies_of_nothing_of_one_byte_and_of_odd_sizes() {
+    let outcome = compared("transfers small");
+    assert_eq!(outcome.record.counters.other_copies, 3);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn copies_across_the_buffers_edges_and_inside_it() {
+    let outcome = compared("transfers edges");
+    // Two of the seven lie in the buffer alone.
+    assert_eq!(outcome.record.counters.other_copies, 6);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn what_is_copied_twice_counts_once() {
+    let outcome = compared("transfers half-twice");
+    let phase = outcome.record.last("checkpoint").unwrap().clone();
+    assert_eq!((phase.copied, phase.copies), (24 << 20, 3), "{phase:?}");
+    assert!(phase.end.is("unmapped") || phase.end.is("idle"), "{phase:?}");
+    assert_eq!(outcome.all_steps(), [("not-effective", 1)]);
+}
+
+#[test]
+fn every_chunk_copied_twice_is_one_phase() {
+    let outcome = compared("transfers chunk-again");
+    let phase = outcome.record.last("checkpoint").unwrap().clone();
+    assert!(phase.end.is("covered") && phase.copied == phase.expected);
+    // The first chunk's second copy begins the phase anew; the last one's comes after its end.
+    let phases = outcome.record.counters.phases;
+    assert!((2..=3).contains(&phases), "{phases} phases");
+}
+
+#[test]
+fn a_restore_without_a_checkpoint() {
+    let outcome = compared("transfers restore-first");
+    assert_eq!(outcome.requests(), (3, 3));
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    let restores = outcome.record.history.iter();
+    let restores = restores.filter(|phase| phase.direction.is("restore") && phase.end.is("covered"));
+    assert_eq!(restores.count(), 3);
+}
+
+#[test]
+fn ten_checkpoints_into_one_buffer() {
+    let outcome = compared("transfers many-checkpoints");
+    assert_eq!(outcome.requests(), (1, 1));
+    assert_eq!(outcome.record.counters.phases, 20);
+    assert_eq!(outcome.all_steps(), []);
+}
+
+#[test]
+fn more_buffers_than_the_shim_remembers() {
+    let outcome = compared("transfers seven");
+    // Four are the shim's, three the driver's own, and one more cycle when all are gone.
+    assert_eq!(outcome.requests(), (8, 5));
+    assert_eq!(outcome.steps(Step::SecondBuffer), 9);
+    assert!(outcome.record.counters.other_copies >= 7);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn a_buffers_addresses_are_somebody_elses_afterwards() {
+    let outcome = compared("transfers reuse");
+    // Twice 25 chunks in and out.
+    assert_eq!(outcome.record.counters.other_copies, 100);
+    assert_eq!(outcome.steps(Step::Disturbed), 1);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn the_buffer_is_listed_as_the_mapping_that_was_asked_for() {
+    let outcome = compared("transfers listed");
+    assert_eq!(outcome.requests(), (1, 1));
+    assert_eq!(outcome.all_steps(), []);
+}
+
+#[test]
+fn requests_of_other_forms_are_the_kernels() {
+    let outcome = compared("transfers forms");
+    // 32 MiB, a byte more, without reserve, for a stack.
+    assert_eq!(outcome.requests(), (4, 4));
+    assert!(outcome.is_covered("checkpoint"));
+}
+
+#[test]
+fn what_is_mapped_over_a_kept_buffer_stays() {
+    compared("transfers over-kept");
+    let outcome = Attack::new("transfers over-kept")
+        .env("CUDASNAP_BUFFER", "keep")
+        .run();
+    assert_eq!(outcome.requests(), (12, 12));
+    // Seen when it is asked for again: what was mapped without the C library.
+    assert_eq!(outcome.steps(Step::KeptUnfit), 1);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn sources_and_targets_that_are_files_or_read_only() {
+    let outcome = compared("transfers other-memory");
+    assert!(outcome.record.counters.phases >= 2);
+}

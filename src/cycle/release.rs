@@ -11,7 +11,7 @@ use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::{hollow, phase, report, sys};
 
-use super::{kept, slots, State};
+use super::{kept, slots, Call, State};
 
 /// What to do with a call of libcuda that takes addresses away.
 pub enum Fate {
@@ -24,21 +24,27 @@ pub enum Fate {
 }
 
 /// libcuda unmaps a range.
-pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
+pub fn unmap(addr: usize, len: usize, config: &Config, entry: usize) -> Fate {
     if changes_nothing(addr, len) {
         return Fate::Pass;
     }
     let Some(region) = region::overlapping(addr, len) else {
-        return unmap_rest(addr, len);
+        return unmap_rest(addr, len, entry);
     };
     let whole = region.is_whole(addr, len);
     let pid = sys::getpid();
     if region.pid != pid {
         return unmap_in_child(&region, whole, len);
     }
-    let Some(mut state) = super::enter_soon(pid) else {
+    let call = Call::from(entry);
+    let Some(mut state) = super::enter_soon(pid, &call) else {
         return unmap_while_busy(&region, addr, len);
     };
+    if region::overlapping(addr, len) != Some(region) {
+        // Forgotten by now: who used the state before has left it in the middle.
+        state.forget_all_in(addr, len);
+        return unmap_part(addr, len);
+    }
     let alone = whole && len <= region.mapped;
     let fate = match (alone, region.origin) {
         (true, Origin::WithTail) => Fate::Done(state.release(&region, config)),
@@ -73,7 +79,7 @@ fn unmap_part(addr: usize, len: usize) -> Fate {
 }
 
 /// No buffer, but perhaps the rest of one that was given up in part.
-fn unmap_rest(addr: usize, len: usize) -> Fate {
+fn unmap_rest(addr: usize, len: usize, entry: usize) -> Fate {
     let pid = sys::getpid();
     if !super::is_about(pid) {
         return Fate::Pass;
@@ -81,7 +87,7 @@ fn unmap_rest(addr: usize, len: usize) -> Fate {
     hollow::reclaim();
     // Some slots are held on for such calls alone, as long as a helper lives.
     if !region::any() && CREW.alive() == 0 {
-        if let Some(_state) = super::enter(pid) {
+        if let Some(_state) = super::enter(pid, &Call::from(entry)) {
             slots::free_unless_needed();
         }
     }
@@ -142,7 +148,8 @@ const fn memory_of(region: &Region) -> Memory {
 
 /// The driver's own munmap of a watched buffer has returned.
 pub fn unmapped_by_driver(region: &Region, began_ns: u64, config: &Config) {
-    let Some(mut state) = super::enter(sys::getpid()) else {
+    let call = Call::here();
+    let Some(mut state) = super::enter(sys::getpid(), &call) else {
         region::remove(region.start);
         return;
     };
@@ -175,8 +182,9 @@ pub fn disturb(addr: usize, len: usize) {
     if changes_nothing(addr, len) || !super::is_about(pid) {
         return;
     }
+    let call = Call::here();
     if kept::overlaps(addr, len) {
-        if let Some(mut state) = super::enter_soon(pid) {
+        if let Some(mut state) = super::enter_soon(pid, &call) {
             state.drop_kept();
         }
         // Where another thread uses the state it is only known to be spoiled.
@@ -187,7 +195,7 @@ pub fn disturb(addr: usize, len: usize) {
         return;
     }
     if let Some(region) = region {
-        match super::enter_soon(pid) {
+        match super::enter_soon(pid, &call) {
             Some(mut state) => state.forget_all_in(addr, len),
             None => lose_while_busy(&region),
         }
@@ -201,8 +209,9 @@ pub fn disturb(addr: usize, len: usize) {
 /// tail may be somebody else's too.
 pub fn given_anew(addr: usize, len: usize) {
     let pid = sys::getpid();
+    let call = Call::here();
     while let Some(region) = region::overlapping(addr, len).filter(|region| region.pid == pid) {
-        match super::enter_soon(pid) {
+        match super::enter_soon(pid, &call) {
             Some(mut state) => state.lose(&region),
             None => lose_while_busy(&region),
         }
@@ -212,7 +221,9 @@ pub fn given_anew(addr: usize, len: usize) {
 /// Frees a kept buffer: the tool has asked for it, or the driver's own request is about to take its room.
 pub fn drop_kept() {
     let pid = sys::getpid();
-    match super::enter(pid) {
+    let call = Call::here();
+    let state = super::enter(pid, &call);
+    match state {
         Some(mut state) => {
             record::get().drop.store(0, Relaxed);
             let memory = state.take_kept();
@@ -299,7 +310,7 @@ impl State {
 
     /// Forgets a buffer to which the driver does something that we do not follow. Its tail goes now: what is left is what
     /// the driver asked for.
-    fn forget(&mut self, region: &Region) {
+    pub(super) fn forget(&mut self, region: &Region) {
         self.lose(region);
         let page_len = region.page_len();
         if region.origin == Origin::WithTail && region.mapped > page_len {

@@ -19,7 +19,7 @@ use crate::{hollow, sys};
 
 use super::kept;
 use super::slots::{self, Slots};
-use super::State;
+use super::{Call, State};
 
 /// Finds the libcuda that a matching `mmap` came from; `None` when it is somebody else's call.
 #[inline(never)]
@@ -55,13 +55,15 @@ pub fn answer(
     counters.requests.fetch_add(1, Relaxed);
     let mode = record::mode();
     let pid = sys::getpid();
+    // The arguments lie in the exported function's frame.
+    let call = Call::from(core::ptr::from_ref(args) as usize);
     if mode == Mode::Off {
-        if let Some(mut state) = super::enter(pid) {
+        if let Some(mut state) = super::enter(pid, &call) {
             state.drop_kept();
         }
         return pass();
     }
-    let Some(mut state) = super::enter_anew(pid) else {
+    let Some(mut state) = super::enter_anew(pid, &call) else {
         record::step(Step::SecondBuffer);
         return pass();
     };

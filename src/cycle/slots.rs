@@ -8,7 +8,7 @@ use crate::crew::CREW;
 use crate::got::{self, Libcuda, LIBCUDA};
 use crate::{hooks, record, region, sys};
 
-use super::State;
+use super::{Call, State};
 
 /// Which of libcuda's slots are ours now.
 #[derive(Clone, Copy)]
@@ -60,9 +60,10 @@ pub fn look_after() {
     if !super::is_requester() || got::intact() {
         return;
     }
-    if let Some(state) = super::enter(sys::getpid()) {
+    let call = Call::here();
+    if let Some(state) = super::enter(sys::getpid(), &call) {
         state.retake_slots();
-    }
+    };
 }
 
 impl State {
