@@ -35,9 +35,8 @@ static inline void add_to_sum(uint64_t word)
 static inline void add_memory(const unsigned char *memory, size_t length)
 {
     static uint64_t words[MIB / 8];
-    static int self = -1;
-    if (self < 0)
-        self = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    /* Opened each time: after a fork the parent's would still be the parent's. */
+    const int self = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     expect(self >= 0, "no /proc/self/mem");
     for (size_t offset = 0; offset < length;) {
         const size_t want = length - offset < MIB ? length - offset : MIB;
@@ -50,6 +49,7 @@ static inline void add_memory(const unsigned char *memory, size_t length)
         /* Behind a page that is not there. */
         offset += there ? there : PAGE;
     }
+    close(self);
 }
 
 /* Lets the shim, where it is, give back what waited for a helper that came late: on a busy machine one may. */
