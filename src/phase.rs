@@ -147,10 +147,10 @@ impl Phase {
         }
         let block = &record::get().current;
         block.seq.write(|| {
-            let _ =
-                block
-                    .end
-                    .compare_exchange(End::Running.number(), end.number(), Relaxed, Relaxed);
+            // A helper may have found the copies too slow, and said so while the last one came.
+            if end == End::Covered || block.end.load(Relaxed) == End::Running.number() {
+                block.end.store(end.number(), Relaxed);
+            }
             block.prefaulted.store(prefaulted, Relaxed);
             if prefault_done_ns != 0 {
                 let took = prefault_done_ns.saturating_sub(self.started_ns);

@@ -254,6 +254,35 @@ fn memory_that_faults_is_the_same_signal() {
     }
 }
 
+// What it does while somebody keeps helpers stopped in mid-prefault. Small pages and one helper: it is met inside a unit.
+
+fn with_stopped_helpers(words: &str) -> Outcome {
+    let outcome = Attack::new(words)
+        .env("CUDASNAP_THREADS", "2")
+        .env("CUDASNAP_PAGES", "4k")
+        .run();
+    assert!(outcome.steps(Step::HelperLate) >= 8);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    assert_eq!(outcome.requests().0, outcome.requests().1);
+    outcome
+}
+
+#[test]
+fn a_buffer_is_given_up_piece_by_piece_under_a_stopped_helper() {
+    let outcome = with_stopped_helpers("stoppedparts pieces");
+    assert!(outcome.number() >= 1.0, "no helper was met inside a unit");
+}
+
+#[test]
+fn what_is_mapped_where_a_stopped_helper_was_stays() {
+    with_stopped_helpers("stoppedparts over");
+}
+
+#[test]
+fn the_rest_is_protected_under_a_stopped_helper() {
+    with_stopped_helpers("stoppedparts protected-rest");
+}
+
 // All of it in random order. `CUDASNAP_SEQUENCE_SEED=N` repeats a run, `CUDASNAP_SEQUENCES=N` makes it longer; the environment
 // variable `SEQUENCE_TRACE` makes the program say each step.
 
