@@ -15,10 +15,17 @@ static void prepare(void)
     restored = plain_memory(LENGTH);
 }
 
+/* 0 = as large as usual. */
+static size_t stack_size;
+
 static pthread_t start(void *(*body)(void *), void *argument)
 {
     pthread_t thread;
-    expect(pthread_create(&thread, NULL, body, argument) == 0, "no thread");
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (stack_size)
+        expect(pthread_attr_setstacksize(&attributes, stack_size) == 0, "no such stack");
+    expect(pthread_create(&thread, &attributes, body, argument) == 0, "no thread");
     return thread;
 }
 
@@ -65,6 +72,13 @@ static const char *relay(void)
     }
     expect_no_helper_within(5);
     return NULL;
+}
+
+/* The same on the smallest stacks that pthreads grant. */
+static const char *relay_on_small_stacks(void)
+{
+    stack_size = 16384;
+    return relay();
 }
 
 /* The thread goes after half of its copies, with the libc's knowledge or without. */
@@ -328,6 +342,7 @@ int main(int count, char **arguments)
 {
     static const struct attack attacks[] = {
         {"relay", relay},
+        {"relay-small", relay_on_small_stacks},
         {"ends", ends_in_the_middle},
         {"at-once", at_once},
         {"request-in-handler", request_in_handler},

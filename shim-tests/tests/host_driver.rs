@@ -194,10 +194,12 @@ fn sources_and_targets_that_are_files_or_read_only() {
 
 #[test]
 fn every_step_on_another_thread() {
-    let outcome = compared("driverthreads relay");
-    assert_eq!(outcome.requests(), (3, 3));
-    assert_eq!(outcome.record.counters.phases, 6);
-    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    for words in ["driverthreads relay", "driverthreads relay-small"] {
+        let outcome = compared(words);
+        assert_eq!(outcome.requests(), (3, 3));
+        assert_eq!(outcome.record.counters.phases, 6);
+        assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    }
 }
 
 #[test]
