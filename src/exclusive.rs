@@ -3,12 +3,38 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// A value behind a word that names the thread that uses it; 0 = nobody.
 pub struct Exclusive<T> {
     user: AtomicU32,
+    /// Address of the user's [`Place`]; 0 = not known.
+    place: AtomicUsize,
     value: UnsafeCell<T>,
+}
+
+/// A place in the stack frame of a user, marked for as long as the value is used.
+pub struct Place {
+    mark: AtomicU64,
+}
+
+impl Place {
+    /// Not marked.
+    pub const fn new() -> Self {
+        Place {
+            mark: AtomicU64::new(0),
+        }
+    }
+
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self) as usize
+    }
+}
+
+/// What a marked place at this address holds.
+pub const fn mark_at(address: usize) -> u64 {
+    // Any word that a frame will hardly hold by chance.
+    address as u64 ^ 0xc5da_0f93_6b71_2ee5
 }
 
 // SAFETY: the value is reached only through a `Guard`, of which one exists at a time.
@@ -19,28 +45,55 @@ impl<T> Exclusive<T> {
     pub const fn new(value: T) -> Self {
         Exclusive {
             user: AtomicU32::new(0),
+            place: AtomicUsize::new(0),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// The value for thread `tid`, unless another uses it. From a user of which `is_gone` says that it does not exist, the
-    /// value is taken over: a thread that died in the middle, or one that fork did not bring along. The same thread is
-    /// refused too: it is in a signal handler, in the middle of its own use.
-    pub fn try_use(&self, tid: u32, is_gone: impl FnOnce(u32) -> bool) -> Option<Guard<'_, T>> {
+    /// The value for thread `tid`, unless it is in use. From a user of which `is_gone`, told its thread and its place, says that
+    /// it does not go on, the value is taken over: a thread that died in the middle or jumped out of it, or one that fork
+    /// did not bring along. The same thread may as well be in a signal handler, in the middle of its own use.
+    pub fn try_use<'a>(
+        &'a self,
+        tid: u32,
+        place: &'a Place,
+        is_gone: impl FnOnce(u32, usize) -> bool,
+    ) -> Option<Guard<'a, T>> {
         let user = self.user.load(Ordering::Relaxed);
-        if user != 0 && (user == tid || !is_gone(user)) {
+        if user != 0 && !is_gone(user, self.place.load(Ordering::Relaxed)) {
             return None;
+        }
+        // Unknown from now on until it is right: a signal handler may ask in between.
+        if user != 0 {
+            self.place.store(0, Ordering::Release);
         }
         self.user
             .compare_exchange(user, tid, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
-        Some(Guard { owner: self })
+        place
+            .mark
+            .store(mark_at(place.address()), Ordering::Relaxed);
+        self.place.store(place.address(), Ordering::Relaxed);
+        Some(Guard {
+            owner: self,
+            place,
+            was_left: user != 0,
+        })
     }
 }
 
 /// The right to use the value; given back when dropped.
 pub struct Guard<'a, T> {
     owner: &'a Exclusive<T>,
+    place: &'a Place,
+    was_left: bool,
+}
+
+impl<T> Guard<'_, T> {
+    /// Whether the user before left in the middle.
+    pub const fn was_left(&self) -> bool {
+        self.was_left
+    }
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -60,6 +113,8 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
+        self.place.mark.store(0, Ordering::Relaxed);
+        self.owner.place.store(0, Ordering::Release);
         self.owner.user.store(0, Ordering::Release);
     }
 }
@@ -71,13 +126,19 @@ mod tests {
     #[test]
     fn a_second_user_is_refused_and_a_gone_one_taken_over() {
         let value = Exclusive::new(7);
-        let first = value.try_use(10, |_| false).unwrap();
-        assert!(value.try_use(11, |_| false).is_none());
-        assert!(value.try_use(10, |_| true).is_none());
-        let second = value.try_use(11, |gone| gone == 10);
-        assert_eq!(second.as_deref(), Some(&7));
+        let places = [Place::new(), Place::new()];
+        let address = places[0].address();
+        let first = value.try_use(10, &places[0], |_, _| false).unwrap();
+        assert!(!first.was_left());
+        assert_eq!(places[0].mark.load(Ordering::Relaxed), mark_at(address));
+        assert!(value.try_use(11, &places[1], |_, _| false).is_none());
+        let is_first = |gone, place| gone == 10 && place == address;
+        let second = value.try_use(11, &places[1], is_first).unwrap();
+        assert!(*second == 7 && second.was_left());
         drop(second);
+        assert_eq!(places[1].mark.load(Ordering::Relaxed), 0);
         core::mem::forget(first);
-        assert!(value.try_use(10, |_| false).is_some());
+        let third = value.try_use(10, &places[1], |_, _| false);
+        assert!(third.is_some_and(|third| !third.was_left()));
     }
 }

@@ -214,7 +214,8 @@ impl Libcuda {
             Slot::Munmap => [libc::munmap as *const () as usize; 3],
             Slot::Mremap => [libc::mremap as *const () as usize; 3],
             Slot::Mprotect => [libc::mprotect as *const () as usize; 3],
-            Slot::Mmap | Slot::Mmap64 | Slot::Madvise => return false,
+            Slot::Madvise => [libc::madvise as *const () as usize; 3],
+            Slot::Mmap | Slot::Mmap64 => return false,
         };
         holding.next.load(Ordering::Relaxed) == 0 && imports.contains(&value)
     }
@@ -245,10 +246,13 @@ pub fn intact() -> bool {
         .all(|holding| holding.word_now() != Word::Other)
 }
 
-/// Puts every held slot back. A slot that holds something else by now is left alone; one that is mapped no longer was
+/// Puts every held slot back, but those that `stays` names. A slot that holds something else by now is left alone; one that is mapped no longer was
 /// unloaded with its libcuda, and does not count as somebody else's.
-pub fn release_all(mut each: impl FnMut(Slot, SlotState)) {
+pub fn release_all(stays: impl Fn(Slot) -> bool, mut each: impl FnMut(Slot, SlotState)) {
     for (holding, &slot) in HOLDINGS.iter().zip(Slot::ALL) {
+        if stays(slot) {
+            continue;
+        }
         let now = holding.word_now();
         let address = holding.address.swap(0, Ordering::AcqRel);
         if address == 0 {

@@ -40,8 +40,56 @@ pub fn dispose(memory: &Memory) -> sys::SysResult {
     Ok(0)
 }
 
+/// The lowest range that waits here and shares a byte with this one.
+fn overlapping(start: usize, len: usize) -> Option<(usize, usize)> {
+    let ranges = TABLE.iter().map(|place| {
+        let start = place.start.load(Ordering::Acquire);
+        (
+            start,
+            start.saturating_add(place.len.load(Ordering::Relaxed)),
+        )
+    });
+    ranges
+        .filter(|&(from, to)| from > BUSY && from < start.saturating_add(len) && start < to)
+        .min()
+}
+
+/// Whether a helper that somebody stopped may still touch some of a range that is no buffer any more.
+pub fn is_awaited(start: usize, len: usize) -> bool {
+    let in_unit = CREW.prefault.is_busy() && CREW.prefault.touches(start, len);
+    in_unit || overlapping(start, len).is_some()
+}
+
+/// Frees the pages of a range, and leaves it mapped until no helper lives. What waits already is left as it is: stacks may be
+/// in it.
+pub fn keep_for_helpers(start: usize, len: usize) {
+    let end = start.saturating_add(len).next_multiple_of(sys::page_size());
+    let mut at = start;
+    while at < end {
+        let next = overlapping(at, end - at);
+        if let Some((_, to)) = next.filter(|&(from, _)| from <= at) {
+            at = to;
+            continue;
+        }
+        let to = next.map_or(end, |(from, _)| from);
+        buffer::hollow(at, to - at);
+        keep_addresses(at, to - at);
+        at = to;
+    }
+}
+
+/// Waits until nothing of a range waits here any more: something else is about to lie there. As long as it takes.
+pub fn wait_for(start: usize, len: usize) {
+    while overlapping(start, len).is_some() {
+        if CREW.alive() > 0 {
+            CREW.dismiss();
+        }
+        reclaim();
+    }
+}
+
 /// Leaves a range mapped until no helper lives.
-pub fn keep_addresses(start: usize, len: usize) {
+fn keep_addresses(start: usize, len: usize) {
     for place in &TABLE {
         let taken = place
             .start
@@ -93,7 +141,8 @@ mod tests {
         let memory = buffer::map(40 << 20, PageKind::Small, true, |_| {}).unwrap();
         let is_mapped = || crate::maps::writable(&[memory.start]) == [true];
         keep_addresses(memory.start, memory.mapped);
-        assert!(is_mapped());
+        assert!(is_mapped() && is_awaited(memory.start + memory.mapped - 1, 1));
+        assert!(!is_awaited(memory.start + memory.mapped, 4096));
         // Crews of other tests come and go.
         while is_mapped() {
             reclaim();

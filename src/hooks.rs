@@ -34,7 +34,10 @@ unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
         Name::Mmap64 => started.next_mmap64,
     };
     let wanted = args.looks_like_buffer();
-    let attention = wanted || region::any() || record::get().drop.load(Relaxed) != 0;
+    let attention = wanted
+        || region::any()
+        || record::get().drop.load(Relaxed) != 0
+        || (args.is_fixed() && release::holds(args.addr, args.len));
     if !attention || guard::is_off() {
         // SAFETY: the program's own call.
         return unsafe { pass_mmap(next, &args) };
@@ -58,18 +61,22 @@ unsafe fn attend_mmap(
             // SAFETY: the program's own call.
             return unsafe { request_mmap(config, next, args) };
         }
-        if args.is_fixed() && region::any() {
+        if args.is_fixed() {
             release::disturb(args.addr, args.len);
         }
         slots::look_after();
         None
     });
-    match answered.flatten() {
+    if let Some(result) = answered.flatten() {
         // SAFETY: called from the program's thread.
-        Some(result) => unsafe { sys::to_libc_pointer(result) },
-        // SAFETY: the program's own call.
-        None => unsafe { pass_mmap(next, args) },
+        return unsafe { sys::to_libc_pointer(result) };
     }
+    // SAFETY: the program's own call.
+    let address = unsafe { pass_mmap(next, args) };
+    if address != libc::MAP_FAILED && region::any() {
+        guard::barrier(|| release::given_anew(address as usize, args.len));
+    }
+    address
 }
 
 /// A call that looks like the driver's request; `None` when it is somebody else's. Apart from the rest, whose stack it would
@@ -147,7 +154,8 @@ pub fn replacement(slot: Slot) -> usize {
         Slot::Munmap => slot_munmap as *const () as usize,
         Slot::Mremap => slot_mremap as *const () as usize,
         Slot::Mprotect => slot_mprotect as *const () as usize,
-        Slot::Mmap | Slot::Mmap64 | Slot::Madvise => 0,
+        Slot::Madvise => slot_madvise as *const () as usize,
+        Slot::Mmap | Slot::Mmap64 => 0,
     }
 }
 
@@ -166,7 +174,14 @@ unsafe fn on_copy(slot: Slot, dst: *mut c_void, src: *const c_void, len: size_t)
     if let (Some(started), false) = (startup::get(), guard::is_off()) {
         // SAFETY: libcuda's own copy.
         let done = guard::barrier(|| unsafe {
-            copies::copy(dst.cast(), src.cast(), len, &started.config, next)
+            copies::copy(
+                dst.cast(),
+                src.cast(),
+                len,
+                &started.config,
+                next,
+                &raw const next as usize,
+            )
         });
         if done == Some(true) {
             return dst;
@@ -206,7 +221,12 @@ unsafe extern "C" fn slot_munmap(addr: *mut c_void, len: size_t) -> c_int {
     let began_ns = sys::now_ns();
     let unmap = || match guard::is_off() {
         true => release::unmap_when_off(addr as usize, len),
-        false => release::unmap(addr as usize, len, &started.config),
+        false => release::unmap(
+            addr as usize,
+            len,
+            &started.config,
+            &raw const began_ns as usize,
+        ),
     };
     match guard::barrier(unmap) {
         // SAFETY: libcuda calls on a thread of libc.
@@ -265,4 +285,19 @@ unsafe extern "C" fn slot_mprotect(addr: *mut c_void, len: size_t, prot: c_int) 
     };
     // SAFETY: libcuda's own call.
     unsafe { next(addr, len, prot) }
+}
+
+type Madvise = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
+
+unsafe extern "C" fn slot_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
+    if release::takes_access(advice) {
+        guard::barrier(|| release::disturb(addr as usize, len));
+    }
+    let next = match got::next(Slot::Madvise) {
+        // SAFETY: what libcuda's own slot for this symbol held.
+        Some(address) => unsafe { core::mem::transmute::<usize, Madvise>(address) },
+        None => libc::madvise,
+    };
+    // SAFETY: libcuda's own call.
+    unsafe { next(addr, len, advice) }
 }

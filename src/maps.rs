@@ -244,6 +244,20 @@ pub fn writable<const N: usize>(addresses: &[usize; N]) -> [bool; N] {
     found
 }
 
+/// Whether the range is one readable and writable mapping: of no file, or, with `hugetlb`, of the kernel's own.
+pub fn is_whole(start: usize, len: usize, hugetlb: bool) -> bool {
+    let mut whole = false;
+    for_each(|mapping, _| {
+        if mapping.contains(start) {
+            whole = mapping.end - start >= len
+                && (mapping.readable && mapping.writable)
+                && mapping.is_file() == hugetlb;
+        }
+        mapping.end <= start
+    });
+    whole
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

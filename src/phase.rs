@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use cudasnap_wire::{Direction, End, Mode, PageKind, Phase as Block, Step, HISTORY};
 
+use crate::copy::cover::Cover;
 use crate::{record, sys};
 
 /// What is known when a phase opens.
@@ -36,6 +37,7 @@ pub struct Phase {
     started_ns: u64,
     first_copy_ns: u64,
     last_copy_ns: u64,
+    cover: Cover,
 }
 
 impl Phase {
@@ -47,6 +49,7 @@ impl Phase {
             started_ns: 0,
             first_copy_ns: 0,
             last_copy_ns: 0,
+            cover: Cover::new(),
         }
     }
 
@@ -103,8 +106,8 @@ impl Phase {
         record::get().current.mmap_ns.store(took, Relaxed);
     }
 
-    /// Notes a copy.
-    pub fn copied_one(&mut self, from_ns: u64, to_ns: u64, bytes: usize) {
+    /// Notes a copy of the buffer's `bytes` bytes at `offset`.
+    pub fn copied_one(&mut self, from_ns: u64, to_ns: u64, offset: usize, bytes: usize) {
         let block = &record::get().current;
         if self.first_copy_ns == 0 {
             self.first_copy_ns = from_ns;
@@ -120,7 +123,8 @@ impl Phase {
         let whole = to_ns.saturating_sub(self.first_copy_ns);
         block.loop_ns.store(whole, Relaxed);
         add(&block.copies, 1);
-        add(&block.copied, bytes as u64);
+        let new = self.cover.add(offset, offset + bytes);
+        add(&block.copied, new as u64);
     }
 
     /// When the phase did its last work. Not when it was closed: that may be much later, even on another host.
@@ -143,10 +147,10 @@ impl Phase {
         }
         let block = &record::get().current;
         block.seq.write(|| {
-            let _ =
-                block
-                    .end
-                    .compare_exchange(End::Running.number(), end.number(), Relaxed, Relaxed);
+            // A helper may have found the copies too slow, and said so while the last one came.
+            if end == End::Covered || block.end.load(Relaxed) == End::Running.number() {
+                block.end.store(end.number(), Relaxed);
+            }
             block.prefaulted.store(prefaulted, Relaxed);
             if prefault_done_ns != 0 {
                 let took = prefault_done_ns.saturating_sub(self.started_ns);

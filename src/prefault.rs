@@ -105,7 +105,7 @@ impl Prefault {
 
     /// Sets the range to nothing, and the account too.
     pub fn disarm(&self) {
-        self.units.store(0, Ordering::Release);
+        self.units.store(0, Ordering::SeqCst);
         self.slow.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
         self.finished_ns.store(0, Ordering::Relaxed);
@@ -144,9 +144,15 @@ impl Prefault {
         }
     }
 
-    /// Whether some thread is in the middle of a unit.
+    /// Whether some thread is in the middle of a unit. None begins another when the range is nothing.
     pub fn is_busy(&self) -> bool {
-        self.active.load(Ordering::Acquire) != 0
+        self.active.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether a range takes a byte of the one that was set last.
+    pub fn touches(&self, addr: usize, len: usize) -> bool {
+        addr < self.end.load(Ordering::Relaxed)
+            && self.start.load(Ordering::Relaxed) < addr.saturating_add(len)
     }
 
     /// Bytes populated ahead of the copies.
@@ -174,8 +180,9 @@ impl Prefault {
         if self.active.load(Ordering::Relaxed) >= limit {
             return false;
         }
-        let allowed = self.active.fetch_add(1, Ordering::Relaxed) < limit;
-        let did = allowed && self.populate_next(units);
+        let allowed = self.active.fetch_add(1, Ordering::SeqCst) < limit;
+        // Looked at again: who set the range to nothing and then saw nobody at work may have taken it away.
+        let did = allowed && self.populate_next(self.units.load(Ordering::SeqCst));
         self.active.fetch_sub(1, Ordering::Release);
         did
     }

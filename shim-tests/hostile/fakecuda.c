@@ -31,3 +31,18 @@ EXPORT void *fake_memmove(void *to, const void *from, size_t length)
 {
     return memmove(to, from, length);
 }
+
+EXPORT void *fake_map(void *address, size_t length, int protection, int flags)
+{
+    return mmap(address, length, protection, flags, -1, 0);
+}
+
+EXPORT void *fake_remap(void *address, size_t old_length, size_t new_length, int flags, void *target)
+{
+    return mremap(address, old_length, new_length, flags, target);
+}
+
+EXPORT int fake_madvise(void *address, size_t length, int advice)
+{
+    return madvise(address, length, advice);
+}

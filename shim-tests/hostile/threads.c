@@ -141,7 +141,6 @@ static const char *jump_out_of_a_copy(void)
     }
     expect_no_helper_within(10);
     release(shared, LARGE);
-    /* The shim may let these through unchanged: its state was left in the middle. */
     cycle(64 * MIB);
     cycle(64 * MIB);
     return NULL;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::mem::offset_of;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::shimmed::{compile_hostile, library};
 use crate::simdriver::repository;
 use crate::watchdog::Watchdog;
 
-/// An attack that takes longer hangs. The longest takes 7 s on two idle CPUs.
-const LIMIT: Duration = Duration::from_secs(40);
+/// An attack that takes longer hangs. The longest takes 7 s on two idle CPUs; builds may run beside it.
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// A folder with the programs and their libcuda, removed with its last user.
 #[derive(Debug)]
@@ -155,7 +155,38 @@ impl Attack {
     ///
     /// # Panics
     /// When it hangs, dies, or says that something is wrong.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(self) -> Outcome {
+        let (words, end) = self.finish(true);
+        match (end.detail(), end.record) {
+            (Some(detail), Some(record)) => Outcome { detail, record },
+            _ => panic!("{words}: {}, said '{}'", end.status, end.line),
+        }
+    }
+
+    /// Runs it on a plain libcuda, without the shim, to a good end in time: what it said besides `ok`.
+    ///
+    /// # Panics
+    /// When it hangs, dies, or says that something is wrong.
+    #[must_use]
+    pub fn run_plain(mut self) -> String {
+        self.command.env_remove("LD_PRELOAD");
+        let (words, end) = self.finish(false);
+        let detail = end.detail();
+        detail.unwrap_or_else(|| panic!("{words}, plain: {}, said '{}'", end.status, end.line))
+    }
+
+    /// Runs it to its death, in time: how it died under the shim, and how without.
+    ///
+    /// # Panics
+    /// When it hangs.
+    #[must_use]
+    pub fn deaths(words: &str) -> [ExitStatus; 2] {
+        let mut plain = Attack::new(words);
+        plain.command.env_remove("LD_PRELOAD");
+        [Attack::new(words), plain].map(|attack| attack.finish(false).1.status)
+    }
+
+    fn finish(mut self, has_record: bool) -> (String, End) {
         let words = &self.words;
         let mut child = self.command.spawn().expect("the program starts");
         let pid = child.id() as i32;
@@ -163,9 +194,8 @@ impl Attack {
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("the result");
-        let detail = line.trim().strip_prefix("ok").map(str::trim);
         // It waits for the end of its stdin now.
-        let record = detail.map(|_| {
+        let record = (has_record && line.starts_with("ok")).then(|| {
             let record = Located::find(Target::new(pid)).and_then(|place| place.read());
             record.unwrap_or_else(|error| panic!("{words}: the record: {error:?}"))
         });
@@ -174,13 +204,27 @@ impl Attack {
         stdout.read_to_string(&mut String::new()).expect("its end");
         drop(watchdog);
         let status = child.wait().expect("its status");
-        match (detail, record) {
-            (Some(detail), Some(record)) if status.success() => Outcome {
-                detail: detail.to_string(),
-                record,
-            },
-            _ => panic!("{words}: {status}, said '{}'", line.trim()),
-        }
+        let line = line.trim().to_string();
+        let end = End {
+            line,
+            record,
+            status,
+        };
+        (self.words, end)
+    }
+}
+
+/// How a program ended.
+struct End {
+    line: String,
+    record: Option<RecordView>,
+    status: ExitStatus,
+}
+
+impl End {
+    fn detail(&self) -> Option<String> {
+        let detail = self.line.strip_prefix("ok").map(str::trim)?;
+        self.status.success().then(|| detail.to_string())
     }
 }
 

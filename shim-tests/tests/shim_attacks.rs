@@ -4,7 +4,7 @@
 //!
 //! Known and accepted, so not attacked here:
 //!
-//! - mremap, a fixed mmap or mprotect by the driver over its buffer, while somebody keeps a helper stopped inside a unit of
+//! - mremap, a fixed mmap, mprotect or guard pages by the driver over its buffer, while somebody keeps a helper stopped inside a unit of
 //!   prefault, waits until that helper is released: it could not wake later without harm.
 //! - The program itself (not libcuda) that unmaps or protects the driver's buffer while helpers prefault it: nobody tells the
 //!   shim.
@@ -174,7 +174,9 @@ fn a_thread_that_dies_in_mid_copy_leaves_no_helper() {
 #[test]
 fn a_jump_out_of_a_copy_leaves_no_helper() {
     let outcome = attack("threads jump");
-    assert_eq!(outcome.requests().0, 3);
+    assert_eq!(outcome.requests(), (3, 3));
+    assert_eq!(outcome.steps(Step::Disturbed), 1);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
 }
 
 // libcuda's slots.

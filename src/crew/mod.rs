@@ -209,6 +209,31 @@ impl Crew {
         redone
     }
 
+    /// After a caller that left in the middle of a copy: nobody begins another part of it, and the parts that helpers have begun
+    /// are over when this returns.
+    pub fn settle(&self) {
+        let generation = self.board.generation();
+        for index in 0..plan::PARTS {
+            let mut looks = 0;
+            loop {
+                let claim = match self.board.look(index) {
+                    Part::Done => break,
+                    // Of a job that was not published any more.
+                    Part::Free => match self.board.claim_free(index, generation, CALLER) {
+                        None if self.board.look(index) == Part::Free => break,
+                        claim => claim,
+                    },
+                    Part::Begun(CALLER) => self.board.take_over(index, generation, CALLER, CALLER),
+                    Part::Begun(helper) => self.wait_for(index, generation, helper, &mut looks),
+                };
+                if let Some(claim) = claim {
+                    self.board.finish(&claim);
+                }
+            }
+        }
+        self.copying.store(0, Ordering::Release);
+    }
+
     /// One wait for a part that a helper has begun; the claim to it when that helper is dead.
     fn wait_for(
         &self,

@@ -11,7 +11,7 @@ use crate::phase::{Opening, Phase};
 use crate::region::{self, Origin, Region};
 use crate::{config::Config, record, sys};
 
-use super::State;
+use super::{Call, State};
 
 /// A copy function of libc's form, without its result.
 pub type Next =
@@ -55,11 +55,19 @@ impl Chunk {
     }
 }
 
-/// Makes a copy of the driver, if the buffer is on one side of it; false when the copy is still to be made.
+/// Makes a copy of the driver, if the buffer is on one side of it; false when the copy is still to be made. `entry` is an
+/// address in our outermost frame.
 ///
 /// # Safety
 /// As `memmove`; `next` copies as `memmove` does.
-pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize, config: &Config, next: Next) -> bool {
+pub unsafe fn copy(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    config: &Config,
+    next: Next,
+    entry: usize,
+) -> bool {
     let Some(chunk) = Chunk::find(dst, src, len) else {
         record::get().counters.other_copies.fetch_add(1, Relaxed);
         return false;
@@ -68,11 +76,13 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize, config: &Config, ne
     if chunk.region.pid != pid {
         return false;
     }
-    let Some(mut state) = super::enter(pid) else {
+    let call = Call::from(entry);
+    let Some(mut state) = super::enter(pid, &call) else {
         record::step(Step::CrewBusy);
         return false;
     };
     if state.current != Some(chunk.region) {
+        record::get().counters.other_copies.fetch_add(1, Relaxed);
         return false;
     }
     // SAFETY: promised by the caller.
@@ -95,7 +105,8 @@ impl State {
             // SAFETY: promised by the caller.
             unsafe { next(chunk.dst.cast(), chunk.src.cast(), chunk.len) };
         }
-        self.phase.copied_one(from_ns, sys::now_ns(), chunk.len);
+        self.phase
+            .copied_one(from_ns, sys::now_ns(), chunk.offset(), chunk.len);
         if self.phase.copied() >= chunk.region.len as u64 {
             self.end_phase(End::Covered);
         }

@@ -3,6 +3,7 @@
 //! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
+mod kept;
 pub mod release;
 pub mod request;
 pub mod slots;
@@ -14,7 +15,7 @@ use cudasnap_wire::{End, Mode, Step};
 use crate::buffer::Memory;
 use crate::copy::kernel::{choose, Isa, Kernel};
 use crate::crew::CREW;
-use crate::exclusive::{Exclusive, Guard};
+use crate::exclusive::{mark_at, Exclusive, Guard, Place};
 use crate::phase::Phase;
 use crate::region::Region;
 use crate::{hollow, record, region, sys};
@@ -112,6 +113,16 @@ impl State {
         CREW.prefault.disarm();
     }
 
+    /// Somebody has left the state in the middle. What it says is not to be relied on: the buffer is the driver's own from now
+    /// on.
+    fn recover(&mut self) {
+        CREW.settle();
+        match self.current {
+            Some(region) => self.forget(&region),
+            None => self.end_phase(End::Disturbed),
+        }
+    }
+
     /// Takes a kept buffer out, to be given back.
     fn take_kept(&mut self) -> Option<Memory> {
         let kept = self.kept.take();
@@ -123,27 +134,76 @@ impl State {
 
     /// Gives a kept buffer back.
     fn drop_kept(&mut self) {
-        if let Some(kept) = self.take_kept() {
-            let _ = hollow::dispose(&kept);
+        if let Some(memory) = self.take_kept() {
+            kept::dispose(&memory);
         }
     }
 }
 
+/// Where a call comes from: a marked place of its frame while it uses the state, and the address of something in our outermost
+/// frame.
+struct Call {
+    place: Place,
+    entry: usize,
+}
+
+impl Call {
+    /// A call from somewhere below.
+    fn here() -> Self {
+        Call {
+            place: Place::new(),
+            entry: 0,
+        }
+    }
+
+    /// A call whose outermost frame of ours holds `entry`.
+    fn from(entry: usize) -> Self {
+        Call {
+            place: Place::new(),
+            entry,
+        }
+    }
+}
+
+/// Frames of one stack lie nearer to each other than those of two.
+const ONE_STACK: usize = 64 << 10;
+
+/// Whether the calling thread has left its earlier use of the state by a jump: `siglongjmp` out of a copy, whose source was not
+/// there. Otherwise it is in a signal handler, in the middle of that use, whose frame is then still there and above ours.
+fn jumped_out(earlier: usize, entry: usize) -> bool {
+    if earlier.abs_diff(entry) > ONE_STACK || sys::is_on_signal_stack() {
+        return false;
+    }
+    let mut mark = [0; 8];
+    let mut written_over = || {
+        sys::read_own(earlier, &mut mark) == Ok(()) && u64::from_ne_bytes(mark) != mark_at(earlier)
+    };
+    entry >= earlier || written_over()
+}
+
 /// The state for the calling thread; `None` while another thread uses it, or when it is another process's: in a child of
 /// fork it is the parent's copy, in a child of vfork the parent's own.
-fn enter(pid: u32) -> Option<Guard<'static, State>> {
+fn enter(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     if !is_about(pid) {
         return None;
     }
-    STATE.try_use(sys::gettid(), |user| !sys::thread_exists(pid, user))
+    let tid = sys::gettid();
+    let mut state = STATE.try_use(tid, &call.place, |user, place| match user == tid {
+        true => jumped_out(place, call.entry),
+        false => !sys::thread_exists(pid, user),
+    })?;
+    if state.was_left() {
+        state.recover();
+    }
+    Some(state)
 }
 
 /// The same, with a short wait for a thread that uses it for a moment: for calls after which the state must be right. Not
 /// longer, since that thread may have been stopped.
-fn enter_soon(pid: u32) -> Option<Guard<'static, State>> {
+fn enter_soon(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     let deadline = sys::now_ns().saturating_add(10_000_000);
     loop {
-        let state = enter(pid);
+        let state = enter(pid, call);
         if state.is_some() || !is_about(pid) || sys::now_ns() > deadline {
             return state;
         }
@@ -153,15 +213,16 @@ fn enter_soon(pid: u32) -> Option<Guard<'static, State>> {
 
 /// The state for a request of this process. What fork brought along from another process is forgotten: its threads do not
 /// exist here.
-fn enter_anew(pid: u32) -> Option<Guard<'static, State>> {
+fn enter_anew(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     if is_about(pid) {
-        return enter(pid);
+        return enter(pid, call);
     }
-    let mut state = STATE.try_use(sys::gettid(), |_| true)?;
+    let mut state = STATE.try_use(sys::gettid(), &call.place, |_, _| true)?;
     *state = State::new();
     ABOUT.store(pid, Ordering::Relaxed);
     CREW.forget_all();
     hollow::forget();
+    kept::forget();
     region::forget_others(pid);
     Some(state)
 }

@@ -11,7 +11,7 @@ use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::{hollow, phase, report, sys};
 
-use super::{slots, State};
+use super::{kept, slots, Call, State};
 
 /// What to do with a call of libcuda that takes addresses away.
 pub enum Fate {
@@ -24,18 +24,27 @@ pub enum Fate {
 }
 
 /// libcuda unmaps a range.
-pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
-    let Some(region) = region::overlapping(addr, len) else {
+pub fn unmap(addr: usize, len: usize, config: &Config, entry: usize) -> Fate {
+    if changes_nothing(addr, len) {
         return Fate::Pass;
+    }
+    let Some(region) = region::overlapping(addr, len) else {
+        return unmap_rest(addr, len, entry);
     };
     let whole = region.is_whole(addr, len);
     let pid = sys::getpid();
     if region.pid != pid {
         return unmap_in_child(&region, whole, len);
     }
-    let Some(mut state) = super::enter_soon(pid) else {
+    let call = Call::from(entry);
+    let Some(mut state) = super::enter_soon(pid, &call) else {
         return unmap_while_busy(&region, addr, len);
     };
+    if region::overlapping(addr, len) != Some(region) {
+        // Forgotten by now: who used the state before has left it in the middle.
+        state.forget_all_in(addr, len);
+        return unmap_part(addr, len);
+    }
     let alone = whole && len <= region.mapped;
     let fate = match (alone, region.origin) {
         (true, Origin::WithTail) => Fate::Done(state.release(&region, config)),
@@ -54,15 +63,35 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
     fate
 }
 
+/// Whether the kernel refuses any such call on this range, or it covers nothing.
+fn changes_nothing(addr: usize, len: usize) -> bool {
+    len == 0 || !addr.is_multiple_of(sys::page_size())
+}
+
 /// A part of a buffer, or more than one: the driver's own call, unless a helper that somebody stopped is about to touch some of
 /// it. Then only the pages go.
 fn unmap_part(addr: usize, len: usize) -> Fate {
-    if !CREW.prefault.is_busy() {
+    if !hollow::is_awaited(addr, len) {
         return Fate::Pass;
     }
-    buffer::hollow(addr, len);
-    hollow::keep_addresses(addr, len);
+    hollow::keep_for_helpers(addr, len);
     Fate::Done(Ok(0))
+}
+
+/// No buffer, but perhaps the rest of one that was given up in part.
+fn unmap_rest(addr: usize, len: usize, entry: usize) -> Fate {
+    let pid = sys::getpid();
+    if !super::is_about(pid) {
+        return Fate::Pass;
+    }
+    hollow::reclaim();
+    // Some slots are held on for such calls alone, as long as a helper lives.
+    if !region::any() && CREW.alive() == 0 {
+        if let Some(_state) = super::enter(pid, &Call::from(entry)) {
+            slots::free_unless_needed();
+        }
+    }
+    unmap_part(addr, len)
 }
 
 /// In a child of fork the state is the parent's: only the addresses are right. The tail goes with the rest.
@@ -82,15 +111,22 @@ fn unmap_in_child(region: &Region, whole: bool, len: usize) -> Fate {
 /// stopped. The address must not be taken for a buffer again, and no helper may be left on what goes away.
 fn unmap_while_busy(region: &Region, addr: usize, len: usize) -> Fate {
     let whole = region.is_whole(addr, len);
-    record::step(Step::Disturbed);
-    region::remove(region.start);
-    if CREW.alive() > 0 {
-        CREW.dismiss();
-    }
+    lose_while_busy(region);
     if !whole || region.origin == Origin::Driver {
         return unmap_part(addr, len);
     }
     Fate::Done(hollow::dispose(&memory_of(region)))
+}
+
+fn lose_while_busy(region: &Region) {
+    record::step(Step::Disturbed);
+    region::remove(region.start);
+    if CREW.prefault.touches(region.start, region.mapped) {
+        CREW.prefault.disarm();
+    }
+    if CREW.alive() > 0 {
+        CREW.dismiss();
+    }
 }
 
 /// The same after a panic, when the state means nothing any more.
@@ -112,7 +148,8 @@ const fn memory_of(region: &Region) -> Memory {
 
 /// The driver's own munmap of a watched buffer has returned.
 pub fn unmapped_by_driver(region: &Region, began_ns: u64, config: &Config) {
-    let Some(mut state) = super::enter(sys::getpid()) else {
+    let call = Call::here();
+    let Some(mut state) = super::enter(sys::getpid(), &call) else {
         region::remove(region.start);
         return;
     };
@@ -121,37 +158,79 @@ pub fn unmapped_by_driver(region: &Region, began_ns: u64, config: &Config) {
     report::write(config, state.number);
 }
 
+/// Whether something of ours lies in a range besides the buffers that the driver holds.
+pub fn holds(addr: usize, len: usize) -> bool {
+    kept::overlaps(addr, len) || hollow::is_awaited(addr, len)
+}
+
+/// Whether advice may make a touch of the range a signal. What is not known may.
+pub const fn takes_access(advice: i32) -> bool {
+    use libc::*;
+    !matches!(
+        advice,
+        MADV_NORMAL..=MADV_DONTNEED
+            | MADV_FREE
+            | MADV_DONTFORK..=MADV_NOHUGEPAGE
+            | MADV_DONTDUMP..=MADV_KEEPONFORK
+            | MADV_COLD..=MADV_POPULATE_WRITE
+    )
+}
+
 /// A call that moves, replaces or protects a range, by libcuda or by anybody, is about to happen.
 pub fn disturb(addr: usize, len: usize) {
     let pid = sys::getpid();
-    let Some(region) = region::overlapping(addr, len).filter(|region| region.pid == pid) else {
+    if changes_nothing(addr, len) || !super::is_about(pid) {
         return;
-    };
-    match super::enter_soon(pid) {
-        Some(mut state) => state.forget_all_in(addr, len),
-        None => {
-            record::step(Step::Disturbed);
-            region::remove(region.start);
-            if CREW.alive() > 0 {
-                CREW.dismiss();
-            }
+    }
+    let call = Call::here();
+    if kept::overlaps(addr, len) {
+        if let Some(mut state) = super::enter_soon(pid, &call) {
+            state.drop_kept();
+        }
+        // Where another thread uses the state it is only known to be spoiled.
+        kept::forget();
+    }
+    let region = region::overlapping(addr, len).filter(|region| region.pid == pid);
+    if region.is_none() && !hollow::is_awaited(addr, len) {
+        return;
+    }
+    if let Some(region) = region {
+        match super::enter_soon(pid, &call) {
+            Some(mut state) => state.forget_all_in(addr, len),
+            None => lose_while_busy(&region),
         }
     }
     // What comes there next may not be writable: a helper in the middle of a unit must be through before.
     CREW.prefault.wait_until_idle();
+    hollow::wait_for(addr, len);
+}
+
+/// The kernel has just given a range to somebody. A buffer of which it takes a byte has been unmapped behind our back, and its
+/// tail may be somebody else's too.
+pub fn given_anew(addr: usize, len: usize) {
+    let pid = sys::getpid();
+    let call = Call::here();
+    while let Some(region) = region::overlapping(addr, len).filter(|region| region.pid == pid) {
+        match super::enter_soon(pid, &call) {
+            Some(mut state) => state.lose(&region),
+            None => lose_while_busy(&region),
+        }
+    }
 }
 
 /// Frees a kept buffer: the tool has asked for it, or the driver's own request is about to take its room.
 pub fn drop_kept() {
     let pid = sys::getpid();
-    match super::enter(pid) {
+    let call = Call::here();
+    let state = super::enter(pid, &call);
+    match state {
         Some(mut state) => {
             record::get().drop.store(0, Relaxed);
-            let kept = state.take_kept();
+            let memory = state.take_kept();
             // Unmapping takes its time: the driver must not find the state in use meanwhile.
             drop(state);
-            if let Some(kept) = kept {
-                let _ = hollow::dispose(&kept);
+            if let Some(memory) = memory {
+                kept::dispose(&memory);
             }
             hollow::reclaim();
         }
@@ -196,6 +275,7 @@ impl State {
             return hollow::dispose(&memory);
         }
         buffer::trim(&memory, limit);
+        kept::note(&memory);
         self.kept = Some(memory);
         record::buffer(BufferState::Kept, memory.start, len, memory.mapped);
         Ok(0)
@@ -209,9 +289,7 @@ impl State {
             self.memory = None;
             record::buffer(BufferState::None, 0, 0, 0);
         }
-        if !region::any() {
-            slots::free();
-        }
+        slots::free_unless_needed();
     }
 
     /// Forgets every buffer of which the range takes a byte.
@@ -221,14 +299,19 @@ impl State {
         }
     }
 
-    /// Forgets a buffer to which the driver does something that we do not follow. Its tail goes now: what is left is what
-    /// the driver asked for.
-    fn forget(&mut self, region: &Region) {
+    /// Forgets a buffer that is one no longer, without a touch.
+    fn lose(&mut self, region: &Region) {
         record::step(Step::Disturbed);
         if self.current == Some(*region) {
             self.end_phase(End::Disturbed);
         }
         self.leave(region);
+    }
+
+    /// Forgets a buffer to which the driver does something that we do not follow. Its tail goes now: what is left is what
+    /// the driver asked for.
+    pub(super) fn forget(&mut self, region: &Region) {
+        self.lose(region);
         let page_len = region.page_len();
         if region.origin == Origin::WithTail && region.mapped > page_len {
             let _ = hollow::dispose(&Memory {

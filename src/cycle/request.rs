@@ -17,8 +17,9 @@ use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
 use crate::{hollow, sys};
 
+use super::kept;
 use super::slots::{self, Slots};
-use super::State;
+use super::{Call, State};
 
 /// Finds the libcuda that a matching `mmap` came from; `None` when it is somebody else's call.
 #[inline(never)]
@@ -54,13 +55,15 @@ pub fn answer(
     counters.requests.fetch_add(1, Relaxed);
     let mode = record::mode();
     let pid = sys::getpid();
+    // The arguments lie in the exported function's frame.
+    let call = Call::from(core::ptr::from_ref(args) as usize);
     if mode == Mode::Off {
-        if let Some(mut state) = super::enter(pid) {
+        if let Some(mut state) = super::enter(pid, &call) {
             state.drop_kept();
         }
         return pass();
     }
-    let Some(mut state) = super::enter_anew(pid) else {
+    let Some(mut state) = super::enter_anew(pid, &call) else {
         record::step(Step::SecondBuffer);
         return pass();
     };
@@ -151,8 +154,7 @@ impl State {
                 );
                 self.open_checkpoint(request, PageKind::Driver);
             }
-            None if region::any() => {}
-            None => slots::free(),
+            None => slots::free_unless_needed(),
         }
         result
     }
@@ -190,15 +192,15 @@ impl State {
     fn obtain(&mut self, request: &Request<'_>) -> Result<Memory, Step> {
         let len = request.args.len;
         self.from_kept = false;
-        if let Some(kept) = self.kept.take() {
-            if request.slots.unmaps && kept.fits(len) {
+        if let Some(memory) = self.take_kept() {
+            if request.slots.unmaps && memory.fits(len) && kept::is_sound(&memory) {
+                kept::forget();
                 self.from_kept = true;
-                buffer::trim(&kept, len as u64);
-                return Ok(kept);
+                buffer::trim(&memory, len as u64);
+                return Ok(memory);
             }
             record::step(Step::KeptUnfit);
-            self.kept = Some(kept);
-            self.drop_kept();
+            kept::dispose(&memory);
         }
         let wanted = request.config.pages;
         let tail = request.slots.unmaps;
@@ -303,9 +305,7 @@ impl State {
                 tail: false,
             });
         }
-        if !region::any() {
-            slots::free();
-        }
+        slots::free_unless_needed();
     }
 
     /// Brings the crew to its size on the stacks behind the buffer.

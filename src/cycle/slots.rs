@@ -4,10 +4,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use cudasnap_wire::{Slot, SlotState, Step};
 
+use crate::crew::CREW;
 use crate::got::{self, Libcuda, LIBCUDA};
-use crate::{hooks, record, sys};
+use crate::{hooks, record, region, sys};
 
-use super::State;
+use super::{Call, State};
 
 /// Which of libcuda's slots are ours now.
 #[derive(Clone, Copy)]
@@ -31,8 +32,9 @@ pub(super) fn hold(libcuda: &Libcuda) -> Slots {
     let unmaps = take(Slot::Munmap) == SlotState::Held;
     let moves = matches!(take(Slot::Mremap), SlotState::Held | SlotState::Missing);
     let unmaps = unmaps && moves;
-    // A page that helpers may no longer write would be a signal to them. Not all drivers import it.
+    // A page that helpers may no longer write would be a signal to them. Not all drivers import these.
     take(Slot::Mprotect);
+    take(Slot::Madvise);
     let copies = unmaps && {
         let memcpy = take(Slot::Memcpy);
         let memmove = take(Slot::Memmove);
@@ -41,9 +43,15 @@ pub(super) fn hold(libcuda: &Libcuda) -> Slots {
     Slots { copies, unmaps }
 }
 
-/// Puts libcuda's slots back.
-pub(super) fn free() {
-    got::release_all(record::slot);
+/// Puts libcuda's slots back, unless there is a buffer. While a helper lives that somebody stopped, those stay through which
+/// libcuda could take away what it is about to touch.
+pub(super) fn free_unless_needed() {
+    if region::any() {
+        return;
+    }
+    let late = CREW.alive() > 0;
+    let stays = |slot| late && !matches!(slot, Slot::Memcpy | Slot::Memmove);
+    got::release_all(stays, record::slot);
 }
 
 /// Looks whether a lazy resolution in another thread has overwritten a held slot. Called at the restore thread's own mmaps;
@@ -52,9 +60,10 @@ pub fn look_after() {
     if !super::is_requester() || got::intact() {
         return;
     }
-    if let Some(state) = super::enter(sys::getpid()) {
+    let call = Call::here();
+    if let Some(state) = super::enter(sys::getpid(), &call) {
         state.retake_slots();
-    }
+    };
 }
 
 impl State {

@@ -22,6 +22,28 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     result != Err(libc::ESRCH)
 }
 
+/// Whether the caller runs on its alternate signal stack.
+pub fn is_on_signal_stack() -> bool {
+    let mut stack = libc::stack_t {
+        ss_sp: core::ptr::null_mut(),
+        ss_flags: 0,
+        ss_size: 0,
+    };
+    // SAFETY: no new stack is given; the kernel writes the old one to a local.
+    let result = unsafe {
+        call6(
+            libc::SYS_sigaltstack,
+            0,
+            &raw mut stack as usize,
+            0,
+            0,
+            0,
+            0,
+        )
+    };
+    result.is_err() || stack.ss_flags & libc::SS_ONSTACK != 0
+}
+
 /// Lets another runnable thread have the CPU.
 pub fn sched_yield() {
     // SAFETY: no arguments, no memory effects.

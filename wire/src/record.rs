@@ -78,7 +78,7 @@ pub struct Phase {
     pub kept: AtomicU32,
     /// Bytes that the driver asked for: the copies of a whole phase cover exactly this.
     pub expected: AtomicU64,
-    /// Bytes that were copied through the shim.
+    /// Bytes of the buffer that were copied through the shim, each counted once.
     pub copied: AtomicU64,
     /// Number of copies.
     pub copies: AtomicU64,
@@ -204,7 +204,7 @@ pub struct Counters {
     pub phases: AtomicU64,
     /// Helper threads that were started.
     pub helpers_started: AtomicU64,
-    /// Calls of libcuda's copy slots that did not touch the buffer.
+    /// Calls of libcuda's copy slots that did not have the buffer, and it alone, on one side.
     pub other_copies: AtomicU64,
     /// Steps down, in the order of [`Step`].
     pub steps: [AtomicU32; STEPS],

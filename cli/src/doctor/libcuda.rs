@@ -18,7 +18,9 @@ const CALLS: [&str; 6] = [
     "cuCheckpointProcessGetRestoreThreadId",
 ];
 /// The slots that the library holds while a buffer lives.
-const SLOTS: [&str; 5] = ["memcpy", "memmove", "munmap", "mremap", "mprotect"];
+const SLOTS: [&str; 6] = [
+    "memcpy", "memmove", "munmap", "mremap", "mprotect", "madvise",
+];
 
 /// What kind of library a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

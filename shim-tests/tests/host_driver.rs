@@ -1,0 +1,354 @@
+//! A driver that does something new: to its buffer's mapping, with its copies, with its threads, or all of it in random order.
+//! Every program runs on a libcuda that does what the program says, once under the shim and once without, and must say the
+//! same checksums; the shim's record must say what happened.
+//!
+//! Known and accepted: memory that faults under a helper's hands (a source without access; a buffer that the program itself,
+//! behind libcuda's back, unmaps or protects in mid-prefault) is the same signal as in libcuda's own copy, but no handler of the
+//! program sees it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cudasnap_shim_tests::attack::{Attack, Outcome};
+use cudasnap_wire::Step;
+
+/// Runs it both ways.
+fn compared(words: &str) -> Outcome {
+    let plain = Attack::new(words).run_plain();
+    let outcome = Attack::new(words).run();
+    assert_eq!(outcome.detail, plain, "{words}");
+    outcome
+}
+
+/// The changes of a kind, each at four moments of a cycle, and a cycle: the buffer is forgotten `disturbed` times.
+fn changed(kind: &str, changes: u64, disturbed: u32) {
+    let words = format!("mappings all {kind}");
+    let outcome = compared(&words);
+    let asked = changes * 4 + 1;
+    assert_eq!(outcome.requests(), (asked, asked), "{words}");
+    assert_eq!(outcome.steps(Step::Disturbed), disturbed, "{words}");
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn munmap_of_a_part() {
+    changed("munmap", 7, 28);
+}
+
+#[test]
+fn munmap_of_the_same_pages_by_another_length() {
+    changed("whole", 3, 0);
+}
+
+#[test]
+fn mremap_of_the_buffer_of_a_part_and_over_it() {
+    changed("mremap", 7, 28);
+}
+
+#[test]
+fn mprotect_of_the_buffer() {
+    changed("mprotect", 3, 12);
+}
+
+#[test]
+fn a_fixed_mapping_over_the_buffer() {
+    changed("fixed", 4, 16);
+}
+
+#[test]
+fn a_call_that_the_kernel_refuses_leaves_the_buffer_ours() {
+    changed("refused", 3, 0);
+}
+
+#[test]
+fn guard_pages_in_mid_prefault() {
+    changed("guard", 1, 4);
+}
+
+#[test]
+fn advice_that_leaves_the_pages_accessible() {
+    changed("advice", 3, 0);
+}
+
+// What it copies.
+
+#[test]
+fn the_whole_buffer_in_one_copy() {
+    let outcome = compared("transfers whole");
+    assert_eq!(outcome.requests(), (2, 2));
+    assert_eq!(outcome.record.counters.phases, 4);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    assert_eq!(outcome.record.last("restore").unwrap().copies, 1);
+    assert_eq!(outcome.all_steps(), []);
+}
+
+#[test]
+fn copies_of_nothing_of_one_byte_and_of_odd_sizes() {
+    let outcome = compared("transfers small");
+    assert_eq!(outcome.record.counters.other_copies, 3);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn copies_across_the_buffers_edges_and_inside_it() {
+    let outcome = compared("transfers edges");
+    // Two of the seven lie in the buffer alone.
+    assert_eq!(outcome.record.counters.other_copies, 6);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn what_is_copied_twice_counts_once() {
+    let outcome = compared("transfers half-twice");
+    let phase = outcome.record.last("checkpoint").unwrap().clone();
+    assert_eq!((phase.copied, phase.copies), (24 << 20, 3), "{phase:?}");
+    assert!(
+        phase.end.is("unmapped") || phase.end.is("idle"),
+        "{phase:?}"
+    );
+    assert_eq!(outcome.all_steps(), [("not-effective", 1)]);
+}
+
+#[test]
+fn every_chunk_copied_twice_is_covered_when_the_last_has_come() {
+    let outcome = compared("transfers chunk-again");
+    // The first chunk's second copy begins the phase anew; the last one's, of 777 bytes, comes after its end.
+    let copied = outcome.record.history.iter().map(|phase| phase.copied);
+    let length = (48 << 20) + 777;
+    assert_eq!(copied.collect::<Vec<_>>(), [2 << 20, length, 777]);
+    assert!(outcome.record.history[1].end.is("covered"));
+}
+
+#[test]
+fn a_restore_without_a_checkpoint() {
+    let outcome = compared("transfers restore-first");
+    assert_eq!(outcome.requests(), (3, 3));
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    let restores = outcome.record.history.iter();
+    let restores =
+        restores.filter(|phase| phase.direction.is("restore") && phase.end.is("covered"));
+    assert_eq!(restores.count(), 3);
+}
+
+#[test]
+fn ten_checkpoints_into_one_buffer() {
+    let outcome = compared("transfers many-checkpoints");
+    assert_eq!(outcome.requests(), (1, 1));
+    assert_eq!(outcome.record.counters.phases, 20);
+    assert_eq!(outcome.all_steps(), []);
+}
+
+#[test]
+fn more_buffers_than_the_shim_remembers() {
+    let outcome = compared("transfers seven");
+    // Four are the shim's, three the driver's own, and one more cycle when all are gone.
+    assert_eq!(outcome.requests(), (8, 5));
+    assert_eq!(outcome.steps(Step::SecondBuffer), 7);
+    assert!(outcome.record.counters.other_copies >= 7);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn a_buffers_addresses_are_somebody_elses_afterwards() {
+    let outcome = compared("transfers reuse");
+    // Twice 25 chunks in and out.
+    assert_eq!(outcome.record.counters.other_copies, 100);
+    assert_eq!(outcome.steps(Step::Disturbed), 1);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn the_buffer_is_listed_as_the_mapping_that_was_asked_for() {
+    let outcome = compared("transfers listed");
+    assert_eq!(outcome.requests(), (1, 1));
+    assert_eq!(outcome.all_steps(), []);
+}
+
+#[test]
+fn requests_of_other_forms_are_the_kernels() {
+    let outcome = compared("transfers forms");
+    // 32 MiB, a byte more, without reserve, for a stack.
+    assert_eq!(outcome.requests(), (4, 4));
+    assert!(outcome.is_covered("checkpoint"));
+}
+
+#[test]
+fn what_is_mapped_over_a_kept_buffer_stays() {
+    compared("transfers over-kept");
+    let outcome = Attack::new("transfers over-kept")
+        .env("CUDASNAP_BUFFER", "keep")
+        .run();
+    assert_eq!(outcome.requests(), (12, 12));
+    // Seen when it is asked for again: what was mapped without the C library.
+    assert_eq!(outcome.steps(Step::KeptUnfit), 1);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn sources_and_targets_that_are_files_or_read_only() {
+    let outcome = compared("transfers other-memory");
+    assert!(outcome.record.counters.phases >= 2);
+}
+
+// Which of its threads do it, and where.
+
+#[test]
+fn every_step_on_another_thread() {
+    for words in ["driverthreads relay", "driverthreads relay-small"] {
+        let outcome = compared(words);
+        assert_eq!(outcome.requests(), (3, 3));
+        assert_eq!(outcome.record.counters.phases, 6);
+        assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    }
+}
+
+#[test]
+fn a_thread_that_ends_between_two_copies() {
+    let outcome = compared("driverthreads ends");
+    assert_eq!(outcome.requests(), (3, 3));
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn two_threads_copy_at_once() {
+    let outcome = compared("driverthreads at-once");
+    assert_eq!(outcome.requests().0, 14);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn a_cycle_in_a_signal_handler_in_mid_copy() {
+    let outcome = compared("driverthreads request-in-handler");
+    // Those that come into the middle of the shim's own work are the driver's own.
+    assert!(outcome.requests().0 > 9, "{:?}", outcome.requests());
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn copies_in_a_signal_handler_in_mid_copy() {
+    let outcome = compared("driverthreads copy-in-handler");
+    assert!(outcome.steps(Step::CrewBusy) > 0);
+    assert_eq!(outcome.requests().0, outcome.requests().1);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn a_jump_out_of_a_copy_costs_that_buffer_and_no_other() {
+    let outcome = compared("driverthreads jumps");
+    assert_eq!(outcome.requests(), (32, 32));
+    assert_eq!(outcome.steps(Step::Disturbed), 16);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn memory_that_faults_is_the_same_signal() {
+    let deaths = [
+        "source-without-access",
+        "target-read-only",
+        "buffer-gone",
+        "buffer-read-only",
+        "file-too-short",
+    ];
+    for death in deaths {
+        let [shimmed, plain] = Attack::deaths(&format!("driverthreads {death}"));
+        assert!(plain.signal().is_some(), "{death}: {plain}");
+        assert_eq!(shimmed.signal(), plain.signal(), "{death}");
+    }
+}
+
+// What it does while somebody keeps helpers stopped in mid-prefault. Small pages and one helper: it is met inside a unit.
+
+fn with_stopped_helpers(words: &str) -> Outcome {
+    let outcome = Attack::new(words)
+        .env("CUDASNAP_THREADS", "2")
+        .env("CUDASNAP_PAGES", "4k")
+        .run();
+    assert!(outcome.steps(Step::HelperLate) >= 8);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    assert_eq!(outcome.requests().0, outcome.requests().1);
+    outcome
+}
+
+#[test]
+fn a_buffer_is_given_up_piece_by_piece_under_a_stopped_helper() {
+    let outcome = with_stopped_helpers("stoppedparts pieces");
+    assert!(outcome.number() >= 1.0, "no helper was met inside a unit");
+}
+
+#[test]
+fn what_is_mapped_where_a_stopped_helper_was_stays() {
+    with_stopped_helpers("stoppedparts over");
+}
+
+#[test]
+fn the_rest_is_protected_under_a_stopped_helper() {
+    with_stopped_helpers("stoppedparts protected-rest");
+}
+
+// All of it in random order. `CUDASNAP_SEQUENCE_SEED=N` repeats a run, `CUDASNAP_SEQUENCES=N` makes it longer; the environment
+// variable `SEQUENCE_TRACE` makes the program say each step.
+
+fn number_from(variable: &str, default: u32) -> u32 {
+    let text = std::env::var(variable).ok();
+    text.map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn of_the_clock() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    since.subsec_nanos() % 100_000_000
+}
+
+/// Sequences of a driver's calls, with and without the shim, under these options.
+fn sequences(more_words: &str, options: &[(&str, &str)]) -> Outcome {
+    let seed = number_from("CUDASNAP_SEQUENCE_SEED", of_the_clock());
+    let count = number_from("CUDASNAP_SEQUENCES", 50);
+    println!("CUDASNAP_SEQUENCE_SEED={seed} CUDASNAP_SEQUENCES={count}");
+    let words = format!("sequence run {seed} {count}{more_words}");
+    let plain = Attack::new(&words).run_plain();
+    let shimmed = options
+        .iter()
+        .fold(Attack::new(&words), |attack, (name, value)| {
+            attack.env(name, value)
+        });
+    let outcome = shimmed.run();
+    let sums = |detail: &str| {
+        let sums = detail.split(' ').map(str::to_string);
+        sums.zip(seed..).collect::<Vec<_>>()
+    };
+    for (ours, theirs) in sums(&outcome.detail).iter().zip(&sums(&plain)) {
+        assert_eq!(ours, theirs, "CUDASNAP_SEQUENCE_SEED={}", theirs.1);
+    }
+    assert_eq!(outcome.detail.len(), plain.len());
+    let counters = &outcome.record.counters;
+    assert!(counters.requests > u64::from(count) && counters.phases > u64::from(count));
+    assert_eq!(outcome.steps(Step::Panic), 0);
+    let covered = |direction: &str| {
+        let phase = outcome.record.last(direction).unwrap();
+        phase.end.is("covered") && phase.copied == phase.expected
+    };
+    assert!(covered("checkpoint") && covered("restore"));
+    outcome
+}
+
+#[test]
+fn random_sequences_of_a_drivers_calls() {
+    let outcome = sequences("", &[]);
+    assert!(outcome.requests().1 > outcome.requests().0 / 2);
+    assert!(outcome.steps(Step::Disturbed) > 0 && outcome.steps(Step::SecondBuffer) > 0);
+}
+
+#[test]
+fn random_sequences_with_a_kept_buffer() {
+    sequences(" fill", &[("CUDASNAP_BUFFER", "keep")]);
+}
+
+#[test]
+fn random_sequences_with_small_pages_and_more_threads_than_processors() {
+    sequences("", &[("CUDASNAP_PAGES", "4k"), ("CUDASNAP_THREADS", "5")]);
+}
+
+#[test]
+fn random_sequences_that_are_only_watched() {
+    let outcome = sequences("", &[("CUDASNAP", "observe")]);
+    assert_eq!(outcome.requests().1, 0);
+}
