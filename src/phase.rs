@@ -97,6 +97,11 @@ impl Phase {
         });
     }
 
+    /// Notes that other than the planned number of threads copy.
+    pub fn set_threads(threads: u32) {
+        record::get().current.threads.store(threads, Relaxed);
+    }
+
     /// Notes how long the buffer's mmap took.
     pub fn mapped(&self, now_ns: u64) {
         let took = now_ns.saturating_sub(self.started_ns);
@@ -143,10 +148,12 @@ impl Phase {
         }
         let block = &record::get().current;
         block.seq.write(|| {
-            let _ =
-                block
-                    .end
-                    .compare_exchange(End::Running.number(), end.number(), Relaxed, Relaxed);
+            // A helper that has seen no copy for a while, and lost its CPU before it said so, may say it after the last copy.
+            let by_itself = end != End::Covered;
+            let said = block.end.load(Relaxed) != End::Running.number();
+            if !(by_itself && said) {
+                block.end.store(end.number(), Relaxed);
+            }
             block.prefaulted.store(prefaulted, Relaxed);
             if prefault_done_ns != 0 {
                 let took = prefault_done_ns.saturating_sub(self.started_ns);

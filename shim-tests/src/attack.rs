@@ -77,11 +77,20 @@ impl Grounds {
     }
 
     fn program(&self, name: &str) -> PathBuf {
-        let path = self.folder.join(name);
+        let drop_word = format!("-DDROP_OFFSET={}", offset_of!(Record, drop));
+        self.built(name, name, &[&drop_word, "-ldl"])
+    }
+
+    fn preload(&self, name: &str) -> PathBuf {
+        self.built(name, &format!("{name}.so"), &["-shared", "-fPIC"])
+    }
+
+    /// What a source becomes, compiled by the first who wants it.
+    fn built(&self, source: &str, file: &str, flags: &[&str]) -> PathBuf {
+        let path = self.folder.join(file);
         let mut built = lock(&self.built);
-        if built.insert(name.to_string()) {
-            let drop_word = format!("-DDROP_OFFSET={}", offset_of!(Record, drop));
-            compile_hostile(&format!("{name}.c"), &[&drop_word, "-ldl"], &path);
+        if built.insert(file.to_string()) {
+            compile_hostile(&format!("{source}.c"), flags, &path);
         }
         path
     }
@@ -100,6 +109,7 @@ pub struct Attack {
     grounds: Arc<Grounds>,
     words: String,
     command: Command,
+    preloads: Vec<PathBuf>,
 }
 
 impl Attack {
@@ -119,14 +129,36 @@ impl Attack {
         command
             .args(parts)
             .env("LD_LIBRARY_PATH", &grounds.folder)
-            .env("LD_PRELOAD", library())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         Attack {
             grounds,
             words: words.to_string(),
             command,
+            preloads: vec![library()],
         }
+    }
+
+    /// The same program without the shim: what its driver gets from the kernel alone.
+    #[must_use]
+    pub fn without_shim(mut self) -> Self {
+        self.preloads.remove(0);
+        self
+    }
+
+    /// With a library from `shim-tests/hostile` preloaded behind the shim.
+    ///
+    /// # Panics
+    /// When it does not compile.
+    #[must_use]
+    pub fn preload(mut self, name: &str) -> Self {
+        self.preloads.push(self.grounds.preload(name));
+        self
+    }
+
+    /// Its command, for what has to be done before it starts.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
     }
 
     /// On a libcuda whose slots are bound at once and then read-only.
@@ -155,8 +187,29 @@ impl Attack {
     ///
     /// # Panics
     /// When it hangs, dies, or says that something is wrong.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(self) -> Outcome {
+        let words = self.words.clone();
+        let (detail, record) = self.run_and_look(|pid| {
+            let record = Located::find(Target::new(pid)).and_then(|place| place.read());
+            record.unwrap_or_else(|error| panic!("{words}: the record: {error:?}"))
+        });
+        Outcome { detail, record }
+    }
+
+    /// Runs a program that has no shim; what it said besides `ok`.
+    ///
+    /// # Panics
+    /// As [`Attack::run`].
+    pub fn run_stock(self) -> String {
+        self.run_and_look(|_| ()).0
+    }
+
+    /// `look` is called with the process's id when it has said that all is well, before its end.
+    fn run_and_look<T>(mut self, look: impl FnOnce(i32) -> T) -> (String, T) {
         let words = &self.words;
+        let preloads: Vec<_> = self.preloads.iter().map(|path| path.as_os_str()).collect();
+        self.command
+            .env("LD_PRELOAD", preloads.join(std::ffi::OsStr::new(":")));
         let mut child = self.command.spawn().expect("the program starts");
         let pid = child.id() as i32;
         let watchdog = Watchdog::new("an attack", pid, LIMIT);
@@ -165,20 +218,14 @@ impl Attack {
         stdout.read_line(&mut line).expect("the result");
         let detail = line.trim().strip_prefix("ok").map(str::trim);
         // It waits for the end of its stdin now.
-        let record = detail.map(|_| {
-            let record = Located::find(Target::new(pid)).and_then(|place| place.read());
-            record.unwrap_or_else(|error| panic!("{words}: the record: {error:?}"))
-        });
+        let seen = detail.map(|_| look(pid));
         drop(child.stdin.take());
         // Ends with the process; until then the watchdog may need its id.
         stdout.read_to_string(&mut String::new()).expect("its end");
         drop(watchdog);
         let status = child.wait().expect("its status");
-        match (detail, record) {
-            (Some(detail), Some(record)) if status.success() => Outcome {
-                detail: detail.to_string(),
-                record,
-            },
+        match (detail, seen) {
+            (Some(detail), Some(seen)) if status.success() => (detail.to_string(), seen),
             _ => panic!("{words}: {status}, said '{}'", line.trim()),
         }
     }

@@ -144,7 +144,7 @@ fn enter_soon(pid: u32) -> Option<Guard<'static, State>> {
     let deadline = sys::now_ns().saturating_add(10_000_000);
     loop {
         let state = enter(pid);
-        if state.is_some() || !is_about(pid) || sys::now_ns() > deadline {
+        if state.is_some() || !is_about(pid) || sys::is_past(deadline) {
             return state;
         }
         sys::sched_yield();

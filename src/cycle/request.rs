@@ -15,7 +15,7 @@ use crate::prefault::How;
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
-use crate::{hollow, sys};
+use crate::{hollow, room, sys};
 
 use super::slots::{self, Slots};
 use super::State;
@@ -37,7 +37,14 @@ pub fn find_libcuda() -> Option<Libcuda> {
             record::step(Step::CallerByName);
             Libcuda::search()
         }
-        _ => None,
+        Caller::Unlisted => {
+            // The driver's own request it is: who asks cannot be seen.
+            if caller::is_restore_thread() {
+                record::step(Step::NotUnderstood);
+            }
+            None
+        }
+        Caller::NoObject | Caller::Unknown => None,
     }
 }
 
@@ -180,7 +187,7 @@ impl State {
             }
         } else {
             record::step(Step::NoMunmapSlot);
-            self.prefault_before_answer();
+            self.prefault_before_answer(&memory)?;
         }
         self.phase.mapped(sys::now_ns());
         Ok(memory.start)
@@ -190,44 +197,52 @@ impl State {
     fn obtain(&mut self, request: &Request<'_>) -> Result<Memory, Step> {
         let len = request.args.len;
         self.from_kept = false;
-        if let Some(kept) = self.kept.take() {
-            if request.slots.unmaps && kept.fits(len) {
-                self.from_kept = true;
-                buffer::trim(&kept, len as u64);
-                return Ok(kept);
-            }
-            record::step(Step::KeptUnfit);
-            self.kept = Some(kept);
-            self.drop_kept();
+        if let Some(kept) = self.reuse_kept(request)? {
+            self.from_kept = true;
+            return Ok(kept);
         }
-        let wanted = request.config.pages;
         let tail = request.slots.unmaps;
-        if wanted != PageKind::Hugetlb && !buffer::has_room(buffer::mapped_len(len, tail)) {
+        let mapped = buffer::mapped_len(len, tail);
+        if !room::in_process(mapped) {
             return Err(Step::LowMemory);
         }
-        let memory = buffer::map(len, wanted, tail, record::step).map_err(|_| Step::MmapRefused)?;
-        if memory.pages == PageKind::Hugetlb {
-            return self.populate_or_step_down(memory, len);
-        }
-        Ok(memory)
-    }
-
-    /// Fills hugetlb memory before anybody can touch it; without all its pages, other pages are taken.
-    fn populate_or_step_down(&mut self, memory: Memory, len: usize) -> Result<Memory, Step> {
-        if CREW.alive() == 0 {
-            let (start, mapped) = (memory.start, memory.mapped);
-            CREW.prefault.arm(start, mapped, mapped, How::Populate, 0);
-            CREW.prefault_now();
-            if CREW.prefault.is_done() && !CREW.prefault.was_refused() {
+        let mut wanted = request.config.pages;
+        if wanted == PageKind::Hugetlb {
+            if let Some(memory) = hugetlb(len, tail) {
                 return Ok(memory);
             }
+            record::step(Step::NoHugetlb);
+            wanted = PageKind::Thp;
         }
-        record::step(Step::NoHugetlb);
-        let _ = hollow::dispose(&memory);
-        if !buffer::has_room(memory.mapped) {
+        if !room::in_machine(mapped) {
             return Err(Step::LowMemory);
         }
-        buffer::map(len, PageKind::Thp, true, record::step).map_err(|_| Step::MmapRefused)
+        buffer::map(len, wanted, tail, record::step)
+    }
+
+    /// The kept buffer, if it fits and there is room for what of it is not resident; else it is given back.
+    fn reuse_kept(&mut self, request: &Request<'_>) -> Result<Option<Memory>, Step> {
+        let Some(kept) = self.kept.take() else {
+            return Ok(None);
+        };
+        let len = request.args.len;
+        let fits = request.slots.unmaps && kept.fits(len);
+        let missing = match request.config.keep_max {
+            0 => 0,
+            most => (len as u64).saturating_sub(most) as usize,
+        };
+        let has_room = missing == 0 || room::in_machine(missing);
+        if fits && has_room {
+            buffer::trim(&kept, len as u64);
+            return Ok(Some(kept));
+        }
+        self.kept = Some(kept);
+        self.drop_kept();
+        if fits {
+            return Err(Step::LowMemory);
+        }
+        record::step(Step::KeptUnfit);
+        Ok(None)
     }
 
     fn arm_prefault(&self, memory: &Memory, request: &Request<'_>) {
@@ -282,8 +297,8 @@ impl State {
     }
 
     /// The driver will unmap without telling us: all threads are gone, and nothing of ours is mapped, when it gets the address
-    /// (but for a helper that somebody stopped, and its stack).
-    fn prefault_before_answer(&mut self) {
+    /// (but for a helper that somebody stopped, and its stack). An error means that memory is short and has been given back.
+    fn prefault_before_answer(&mut self, memory: &Memory) -> Result<(), Step> {
         // SAFETY: a new mapping anywhere.
         let stacks = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -293,6 +308,7 @@ impl State {
             self.recruit_on(stacks);
         }
         CREW.prefault_now();
+        let refusal = CREW.prefault.refusal();
         self.phase.mapped(sys::now_ns());
         self.end_phase(End::NoCopy);
         if let Ok(start) = stacks {
@@ -306,6 +322,15 @@ impl State {
         if !region::any() {
             slots::free();
         }
+        match refusal {
+            None => {}
+            Some(errno) if is_no_such_call(errno) => record::step(Step::NoPopulate),
+            Some(_) => {
+                let _ = hollow::dispose(memory);
+                return Err(Step::LowMemory);
+            }
+        }
+        Ok(())
     }
 
     /// Brings the crew to its size on the stacks behind the buffer.
@@ -327,8 +352,35 @@ impl State {
             .fetch_add(recruited.started.into(), Relaxed);
         if recruited.refused {
             self.no_more_threads = true;
+            self.threads = CREW.alive() + 1;
+            Phase::set_threads(self.threads);
             record::step(Step::NoThread);
             log::debug!("the kernel refused a thread: {} helpers", CREW.alive());
         }
     }
+}
+
+/// Memory from the pool of 2 MiB pages, filled before anybody can touch it: a page that cannot be had then is an error, later a
+/// SIGBUS.
+fn hugetlb(len: usize, tail: bool) -> Option<Memory> {
+    if !tail || CREW.alive() > 0 {
+        return None;
+    }
+    let memory = buffer::map_hugetlb(len).ok()?;
+    let (start, mapped) = (memory.start, memory.mapped);
+    CREW.prefault.arm(start, mapped, mapped, How::Populate, 0);
+    CREW.prefault_now();
+    if CREW.prefault.is_done() && CREW.prefault.refusal().is_none() {
+        return Some(memory);
+    }
+    let _ = hollow::dispose(&memory);
+    None
+}
+
+/// Whether a refused population says nothing about memory: a kernel before 5.14, or one that may not be asked.
+const fn is_no_such_call(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINTR | libc::EAGAIN
+    )
 }
