@@ -36,7 +36,12 @@ impl Group {
         Self::below(&self.folder)
     }
 
-    fn below(parent: &Path) -> Self {
+    /// A new group below this folder.
+    ///
+    /// # Panics
+    /// As [`Group::new`].
+    #[must_use]
+    pub fn below(parent: &Path) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("cudasnap-test-{}-{number}", std::process::id()));
