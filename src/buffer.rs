@@ -130,25 +130,23 @@ fn map_aligned(mapped: usize) -> Result<usize, i32> {
     let start = base.next_multiple_of(HUGE);
     // SAFETY: a part of the reservation made above.
     let got = unsafe { sys::mprotect(start, mapped, READ_WRITE) };
-    if let Err(errno) = got {
+    let ends = [(base, start), (start + mapped, base + reserved)];
+    if let Err(errno) = got.and_then(|_| cut(&ends)) {
+        // All of it: otherwise every cycle would leave some addresses behind.
         // SAFETY: the reservation is ours and unused.
         let _ = unsafe { sys::munmap(base, reserved) };
         return Err(errno);
     }
-    let end = start + mapped;
-    for (from, to) in [(base, start), (end, base + reserved)] {
-        if from < to {
-            // SAFETY: the rest of the reservation, unused.
-            let cut = unsafe { sys::munmap(from, to - from) };
-            if let Err(errno) = cut {
-                // Otherwise every cycle would leave some addresses behind.
-                // SAFETY: the reservation is ours and unused.
-                let _ = unsafe { sys::munmap(base, reserved) };
-                return Err(errno);
-            }
-        }
-    }
     Ok(start)
+}
+
+/// Unmaps what a reservation has too much.
+fn cut(ends: &[(usize, usize)]) -> sys::SysResult {
+    for &(from, to) in ends.iter().filter(|(from, to)| from < to) {
+        // SAFETY: a part of a reservation, unused.
+        unsafe { sys::munmap(from, to - from) }?;
+    }
+    Ok(0)
 }
 
 /// Whether the kernel would grant 2 MiB pages to a range that asks for them. The advice succeeds even where it will be

@@ -359,15 +359,20 @@ fn the_last_of_the_lockable_memory_is_the_drivers() {
 #[test]
 fn the_last_mappings_are_the_drivers() {
     let mut seen = Vec::new();
-    for left in [0, 2, 6, 10, 11, 12, 13, 14, 15, 16, 40] {
+    for left in [0, 8, 13, 14, 200] {
         let words = format!("scarce mappings {left}");
         let stock = Attack::new(&words).without_shim().run_stock();
         let outcome = Attack::new(&words).run();
-        assert_eq!(outcome.detail, stock, "{left} mappings left");
-        seen.push(stock);
+        // The shim's buffer lies elsewhere: that can also make one mapping less.
+        let better = outcome.detail == "cycle";
+        assert!(
+            better || outcome.detail == stock,
+            "{left}: {outcome:?}, not {stock}"
+        );
+        seen.push((stock, outcome.requests().1));
     }
-    assert!(seen.contains(&"no buffer".into()) || seen.contains(&"stuck".into()));
-    assert_eq!(seen.last().map(String::as_str), Some("cycle"));
+    assert_eq!(seen.first(), Some(&("no buffer".into(), 0)), "{seen:?}");
+    assert_eq!(seen.last(), Some(&("cycle".into(), 2)), "{seen:?}");
 }
 
 // Strict accounting
