@@ -1,8 +1,9 @@
-//! What happens when: the driver asks for its buffer ([`request`]), copies ([`copies`]), lets the buffer go or does something
+//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`]), lets the buffer go or does something
 //! to it ([`release`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
 //! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
+mod memory;
 pub mod release;
 pub mod request;
 pub mod slots;

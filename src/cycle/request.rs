@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 
-use crate::buffer::{self, Memory};
+use crate::buffer::Memory;
 use crate::caller::{self, Caller};
 use crate::config::Config;
 use crate::cpus::{self, Use};
@@ -15,7 +15,7 @@ use crate::prefault::How;
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
-use crate::{hollow, room, sys};
+use crate::{hollow, sys};
 
 use super::slots::{self, Slots};
 use super::State;
@@ -97,11 +97,12 @@ pub fn answer(
     }
 }
 
-struct Request<'a> {
-    args: &'a MapArgs,
-    config: &'a Config,
-    started_ns: u64,
-    slots: Slots,
+/// A request, and what is known of its surroundings.
+pub(super) struct Request<'a> {
+    pub args: &'a MapArgs,
+    pub config: &'a Config,
+    pub started_ns: u64,
+    pub slots: Slots,
 }
 
 impl State {
@@ -191,58 +192,6 @@ impl State {
         }
         self.phase.mapped(sys::now_ns());
         Ok(memory.start)
-    }
-
-    /// A kept buffer if it fits, else new memory, if there is room.
-    fn obtain(&mut self, request: &Request<'_>) -> Result<Memory, Step> {
-        let len = request.args.len;
-        self.from_kept = false;
-        if let Some(kept) = self.reuse_kept(request)? {
-            self.from_kept = true;
-            return Ok(kept);
-        }
-        let tail = request.slots.unmaps;
-        let mapped = buffer::mapped_len(len, tail);
-        if !room::in_process(mapped) {
-            return Err(Step::LowMemory);
-        }
-        let mut wanted = request.config.pages;
-        if wanted == PageKind::Hugetlb {
-            if let Some(memory) = hugetlb(len, tail) {
-                return Ok(memory);
-            }
-            record::step(Step::NoHugetlb);
-            wanted = PageKind::Thp;
-        }
-        if !room::in_machine(mapped) {
-            return Err(Step::LowMemory);
-        }
-        buffer::map(len, wanted, tail, record::step)
-    }
-
-    /// The kept buffer, if it fits and there is room for what of it is not resident; else it is given back.
-    fn reuse_kept(&mut self, request: &Request<'_>) -> Result<Option<Memory>, Step> {
-        let Some(kept) = self.kept.take() else {
-            return Ok(None);
-        };
-        let len = request.args.len;
-        let fits = request.slots.unmaps && kept.fits(len);
-        let missing = match request.config.keep_max {
-            0 => 0,
-            most => (len as u64).saturating_sub(most) as usize,
-        };
-        let has_room = missing == 0 || room::in_machine(missing);
-        if fits && has_room {
-            buffer::trim(&kept, len as u64);
-            return Ok(Some(kept));
-        }
-        self.kept = Some(kept);
-        self.drop_kept();
-        if fits {
-            return Err(Step::LowMemory);
-        }
-        record::step(Step::KeptUnfit);
-        Ok(None)
     }
 
     fn arm_prefault(&self, memory: &Memory, request: &Request<'_>) {
@@ -358,23 +307,6 @@ impl State {
             log::debug!("the kernel refused a thread: {} helpers", CREW.alive());
         }
     }
-}
-
-/// Memory from the pool of 2 MiB pages, filled before anybody can touch it: a page that cannot be had then is an error, later a
-/// SIGBUS.
-fn hugetlb(len: usize, tail: bool) -> Option<Memory> {
-    if !tail || CREW.alive() > 0 {
-        return None;
-    }
-    let memory = buffer::map_hugetlb(len).ok()?;
-    let (start, mapped) = (memory.start, memory.mapped);
-    CREW.prefault.arm(start, mapped, mapped, How::Populate, 0);
-    CREW.prefault_now();
-    if CREW.prefault.is_done() && CREW.prefault.refusal().is_none() {
-        return Some(memory);
-    }
-    let _ = hollow::dispose(&memory);
-    None
 }
 
 /// Whether a refused population says nothing about memory: a kernel before 5.14, or one that may not be asked.
