@@ -1,15 +1,17 @@
-//! Policy of the buffer's memory: which pages, how aligned, whether there is room, what is kept. Every refusal of the
-//! kernel is a step down that the caller counts.
+//! Policy of the buffer's memory: which pages, how aligned, what is kept. Every refusal of the kernel is a step down that the
+//! caller counts: "again" is asked again for a while, ENOMEM gives everything back, anything else means base pages.
 
 use cudasnap_wire::{PageKind, Step};
 
 use crate::crew::STACKS;
+use crate::sys;
 use crate::text::Text;
-use crate::{cgroup, sys};
 
 const HUGE: usize = 2 << 20;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+/// `MADV_DONTNEED_LOCKED`, since Linux 5.18.
+const DONTNEED_LOCKED: i32 = 24;
 
 /// Memory for a buffer: the driver's bytes from `start`, helpers' stacks in the last [`STACKS`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,47 +52,26 @@ pub fn mapped_len(len: usize, tail: bool) -> usize {
     }
 }
 
-/// Whether that much memory can be had without pushing anybody out: machine and control groups.
-pub fn has_room(bytes: usize) -> bool {
-    let room = cgroup::memory_available().min(cgroup::memory_room());
-    bytes as u64 <= room
-}
-
-/// Maps memory for a buffer of `len` bytes with the kind of pages that can be had; `step` is told each step down. The
-/// error is the kernel's for the last and plainest way. Hugetlb pages need a tail: the driver's own munmap of a length that
-/// is no multiple of 2 MiB would be refused.
+/// Maps memory for a buffer of `len` bytes on huge pages, or on base pages where those are wanted or all that can be had, which
+/// `step` is told. The error is the step down that is left to take: the driver's own request.
+///
+/// Children of fork inherit it, as they inherit what the driver maps itself: `MADV_DONTFORK` would make a child's touch a
+/// SIGSEGV, and fork copies fewer page table entries of huge pages than of the driver's base pages.
 pub fn map(
     len: usize,
     wanted: PageKind,
     tail: bool,
     mut step: impl FnMut(Step),
-) -> Result<Memory, i32> {
+) -> Result<Memory, Step> {
     let mapped = mapped_len(len, tail);
-    if wanted == PageKind::Hugetlb {
-        match map_hugetlb(mapped) {
-            Ok(memory) if tail => return Ok(memory),
-            Ok(memory) => {
-                // SAFETY: mapped a moment ago, used by nobody.
-                let _ = unsafe { unmap(&memory) };
-                step(Step::NoHugetlb);
-            }
-            Err(_) => step(Step::NoHugetlb),
-        }
-    }
-    let start = map_aligned(mapped)?;
-    let mut pages = if wanted == PageKind::Small {
-        PageKind::Small
-    } else {
-        PageKind::Thp
+    let start = map_aligned(mapped).map_err(|_| Step::MmapRefused)?;
+    let Ok(pages) = ask_for_pages(start, mapped, wanted) else {
+        // SAFETY: mapped a moment ago, used by nobody.
+        let _ = unsafe { sys::munmap(start, mapped) };
+        return Err(Step::LowMemory);
     };
-    if pages == PageKind::Thp
-        && !(huge_pages_allowed() && advise(start, mapped, libc::MADV_HUGEPAGE))
-    {
+    if pages != wanted {
         step(Step::NoHugePages);
-        pages = PageKind::Small;
-    }
-    if wanted == PageKind::Small {
-        advise(start, mapped, libc::MADV_NOHUGEPAGE);
     }
     Ok(Memory {
         start,
@@ -100,7 +81,26 @@ pub fn map(
     })
 }
 
-fn map_hugetlb(mapped: usize) -> Result<Memory, i32> {
+/// Gives the advice about page sizes. An error means that the kernel has no memory to take it; any other refusal means base
+/// pages.
+fn ask_for_pages(start: usize, mapped: usize, wanted: PageKind) -> Result<PageKind, i32> {
+    let advice = match wanted {
+        PageKind::Small => libc::MADV_NOHUGEPAGE,
+        _ if huge_pages_allowed() => libc::MADV_HUGEPAGE,
+        _ => return Ok(PageKind::Small),
+    };
+    // SAFETY: only advice about page sizes is given here.
+    match sys::again(|| unsafe { sys::madvise(start, mapped, advice) }) {
+        Ok(_) => Ok(wanted),
+        Err(libc::ENOMEM) => Err(libc::ENOMEM),
+        Err(_) => Ok(PageKind::Small),
+    }
+}
+
+/// Maps memory for a buffer of `len` bytes and its tail from the pool of 2 MiB pages. Without a tail that is no good: the
+/// driver's own munmap of a length that is no multiple of 2 MiB would be refused.
+pub fn map_hugetlb(len: usize) -> Result<Memory, i32> {
+    let mapped = mapped_len(len, true);
     // SAFETY: a new mapping anywhere.
     let start = unsafe {
         sys::mmap(
@@ -130,24 +130,23 @@ fn map_aligned(mapped: usize) -> Result<usize, i32> {
     let start = base.next_multiple_of(HUGE);
     // SAFETY: a part of the reservation made above.
     let got = unsafe { sys::mprotect(start, mapped, READ_WRITE) };
-    if let Err(errno) = got {
+    let ends = [(base, start), (start + mapped, base + reserved)];
+    if let Err(errno) = got.and_then(|_| cut(&ends)) {
+        // All of it: otherwise every cycle would leave some addresses behind.
         // SAFETY: the reservation is ours and unused.
         let _ = unsafe { sys::munmap(base, reserved) };
         return Err(errno);
     }
-    let end = start + mapped;
-    for (from, to) in [(base, start), (end, base + reserved)] {
-        if from < to {
-            // SAFETY: the rest of the reservation, unused.
-            let _ = unsafe { sys::munmap(from, to - from) };
-        }
-    }
     Ok(start)
 }
 
-fn advise(start: usize, len: usize, advice: i32) -> bool {
-    // SAFETY: only advice about page sizes is given here.
-    unsafe { sys::madvise(start, len, advice) }.is_ok()
+/// Unmaps what a reservation has too much.
+fn cut(ends: &[(usize, usize)]) -> sys::SysResult {
+    for &(from, to) in ends.iter().filter(|(from, to)| from < to) {
+        // SAFETY: a part of a reservation, unused.
+        unsafe { sys::munmap(from, to - from) }?;
+    }
+    Ok(0)
 }
 
 /// Whether the kernel would grant 2 MiB pages to a range that asks for them. The advice succeeds even where it will be
@@ -207,23 +206,26 @@ pub unsafe fn unmap(memory: &Memory) -> sys::SysResult {
     unsafe { sys::munmap(memory.start, memory.mapped) }
 }
 
-/// Frees all pages and keeps the addresses: whatever touches them finds zeros.
-pub fn hollow(start: usize, mapped: usize) {
+/// Frees all pages and keeps the addresses: whatever touches them finds zeros. False when the kernel does not.
+pub fn hollow(start: usize, mapped: usize) -> bool {
     // SAFETY: the contents are no longer wanted.
-    let _ = unsafe { sys::madvise(start, mapped, libc::MADV_DONTNEED) };
+    let free = |advice| sys::again(|| unsafe { sys::madvise(start, mapped, advice) });
+    match free(libc::MADV_DONTNEED) {
+        // A program that locks its memory (`mlockall`).
+        Err(libc::EINVAL) => free(DONTNEED_LOCKED).is_ok(),
+        freed => freed.is_ok(),
+    }
 }
 
-/// Frees the pages of a kept buffer from `resident` bytes on, the helpers' stacks among them. Not for hugetlb pages: they might
-/// not be had again when they are touched, and that is a SIGBUS.
-pub fn trim(memory: &Memory, resident: u64) {
+/// Frees the pages of a kept buffer from `resident` bytes on, the helpers' stacks among them; false when the kernel does not. Not
+/// for hugetlb pages: they might not be had again when they are touched, and that is a SIGBUS.
+pub fn trim(memory: &Memory, resident: u64) -> bool {
     if memory.pages == PageKind::Hugetlb {
-        return;
+        return true;
     }
     let from = usize::try_from(resident).unwrap_or(usize::MAX);
     let from = from.checked_next_multiple_of(HUGE).unwrap_or(usize::MAX);
-    if from < memory.mapped {
-        hollow(memory.start + from, memory.mapped - from);
-    }
+    from >= memory.mapped || hollow(memory.start + from, memory.mapped - from)
 }
 
 #[cfg(test)]
@@ -245,7 +247,7 @@ mod tests {
                 *(memory.start as *mut u8) = 1;
                 *((memory.start + memory.mapped - 1) as *mut u8) = 2;
             }
-            trim(&memory, 1);
+            assert!(trim(&memory, 1));
             // SAFETY: inside the mapping.
             let (first, last) = unsafe {
                 let last = memory.start + memory.mapped - 1;
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     fn without_a_tail_the_mapping_is_what_the_driver_will_unmap() {
-        let memory = map(40_000_123, PageKind::Hugetlb, false, |_| {}).unwrap();
+        let memory = map(40_000_123, PageKind::Thp, false, |_| {}).unwrap();
         assert_eq!(
             memory.mapped,
             40_000_123usize.next_multiple_of(sys::page_size())
@@ -288,14 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mapped_gives_the_errno() {
+    fn what_cannot_be_mapped_is_left_to_the_driver() {
         let mut steps = 0;
         assert_eq!(
             map(1 << 60, PageKind::Thp, true, |_| steps += 1),
-            Err(libc::ENOMEM)
+            Err(Step::MmapRefused)
         );
         assert_eq!(steps, 0);
-        assert!(!has_room(1 << 60) && has_room(4096));
     }
 
     #[test]

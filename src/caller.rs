@@ -17,12 +17,17 @@ pub enum Caller {
     NoObject,
     /// The stack cannot be followed: a build without frame pointers.
     Unknown,
+    /// The kernel does not say what is mapped: no descriptor is free, or `/proc` may not be read.
+    Unlisted,
 }
 
 /// Finds the caller. Must be called from within the exported function, on its thread.
 #[inline(never)]
 pub fn find() -> Caller {
     let own = own::memory();
+    if !own.spans(own::base()) {
+        return Caller::Unlisted;
+    }
     match first_return_address_outside(|address| own.spans(address)) {
         None => Caller::Unknown,
         Some(address) => match maps::object_of(address).filter(|object| object.hit.executable) {

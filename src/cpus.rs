@@ -24,7 +24,11 @@ impl Use {
 
 /// Threads that copy, the caller included: at least 1.
 pub fn threads(option: u32, record_cap: u32, usage: Use) -> u32 {
-    let machine = sys::allowed_cpus().min(cgroup::cpu_quota());
+    // Helpers leave by the clock.
+    let machine = match sys::now_ns() {
+        0 => 1,
+        _ => sys::allowed_cpus().min(cgroup::cpu_quota()),
+    };
     choose(option, record_cap, machine, usage)
 }
 

@@ -40,6 +40,7 @@ mod record;
 mod region;
 mod report;
 mod request;
+mod room;
 mod startup;
 mod sys;
 mod text;

@@ -100,6 +100,11 @@ impl Phase {
         });
     }
 
+    /// Notes that other than the planned number of threads copy.
+    pub fn set_threads(threads: u32) {
+        record::get().current.threads.store(threads, Relaxed);
+    }
+
     /// Notes how long the buffer's mmap took.
     pub fn mapped(&self, now_ns: u64) {
         let took = now_ns.saturating_sub(self.started_ns);

@@ -1,7 +1,7 @@
 //! Populates a range ahead of the copies, unit by unit, with as many threads as come by. It never stores a value, so a
 //! copy need not wait for it and a thread that comes late spoils nothing.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::sys;
 
@@ -45,7 +45,8 @@ pub struct Prefault {
     mark: AtomicUsize,
     bytes: AtomicU64,
     finished_ns: AtomicU64,
-    refused: AtomicU32,
+    /// Errno of the last refused population; 0 = none.
+    refused: AtomicI32,
     slow: AtomicU32,
     /// Bytes from `start` on that get the advice together: the whole mapping, so that it stays one.
     advised: AtomicUsize,
@@ -70,7 +71,7 @@ impl Prefault {
             mark: zero(),
             bytes: AtomicU64::new(0),
             finished_ns: AtomicU64::new(0),
-            refused: AtomicU32::new(0),
+            refused: AtomicI32::new(0),
             slow: AtomicU32::new(0),
             advised: zero(),
         }
@@ -93,9 +94,8 @@ impl Prefault {
             word.store(0, Ordering::Relaxed);
         }
         // Not `active`: each thread takes itself out of it.
-        for word in [&self.refused, &self.slow] {
-            word.store(0, Ordering::Relaxed);
-        }
+        self.refused.store(0, Ordering::Relaxed);
+        self.slow.store(0, Ordering::Relaxed);
         self.advised.store(mapped, Ordering::Relaxed);
         self.limit.store(limit, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
@@ -106,6 +106,7 @@ impl Prefault {
     /// Sets the range to nothing, and the account too.
     pub fn disarm(&self) {
         self.units.store(0, Ordering::SeqCst);
+        self.refused.store(0, Ordering::Relaxed);
         self.slow.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
         self.finished_ns.store(0, Ordering::Relaxed);
@@ -126,9 +127,12 @@ impl Prefault {
         self.done.load(Ordering::Acquire) >= self.units.load(Ordering::Relaxed)
     }
 
-    /// Whether some unit could not be populated ([`How::Populate`] only).
-    pub fn was_refused(&self) -> bool {
-        self.refused.load(Ordering::Acquire) != 0
+    /// Why some unit could not be populated ([`How::Populate`] only).
+    pub fn refusal(&self) -> Option<i32> {
+        match self.refused.load(Ordering::Acquire) {
+            0 => None,
+            errno => Some(errno),
+        }
     }
 
     /// Whether huge pages came so slowly that the advice was taken back.
@@ -234,16 +238,10 @@ impl Prefault {
     }
 
     fn populate_checked(&self, from: usize, to: usize) {
-        loop {
-            // SAFETY: populating changes no contents.
-            match unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) } {
-                Ok(_) => return,
-                Err(libc::EINTR | libc::EAGAIN) => {}
-                Err(_) => {
-                    self.refused.fetch_add(1, Ordering::Release);
-                    return;
-                }
-            }
+        // SAFETY: populating changes no contents.
+        let populate = || unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) };
+        if let Err(errno) = sys::again(populate) {
+            self.refused.store(errno, Ordering::Release);
         }
     }
 }
@@ -312,7 +310,7 @@ mod tests {
             prefault.arm(start, len, len, how, 1);
             assert!(!prefault.is_done());
             while prefault.step(false) {}
-            assert!(prefault.is_done() && !prefault.was_refused());
+            assert!(prefault.is_done() && prefault.refusal().is_none());
             assert_eq!(prefault.bytes(), len as u64);
             assert!(prefault.finished_ns() > 0);
             assert_eq!(resident(start, len), len);
@@ -342,7 +340,7 @@ mod tests {
         let prefault = Prefault::new();
         prefault.arm(1 << 12, 4096, 4096, How::Populate, 1);
         assert!(prefault.step(false));
-        assert!(prefault.was_refused() && prefault.is_done());
+        assert!(prefault.refusal() == Some(libc::ENOMEM) && prefault.is_done());
     }
 
     #[test]

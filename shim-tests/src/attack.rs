@@ -77,11 +77,20 @@ impl Grounds {
     }
 
     fn program(&self, name: &str) -> PathBuf {
-        let path = self.folder.join(name);
+        let drop_word = format!("-DDROP_OFFSET={}", offset_of!(Record, drop));
+        self.built(name, name, &[&drop_word, "-ldl"])
+    }
+
+    fn preload(&self, name: &str) -> PathBuf {
+        self.built(name, &format!("{name}.so"), &["-shared", "-fPIC"])
+    }
+
+    /// What a source becomes, compiled by the first who wants it.
+    fn built(&self, source: &str, file: &str, flags: &[&str]) -> PathBuf {
+        let path = self.folder.join(file);
         let mut built = lock(&self.built);
-        if built.insert(name.to_string()) {
-            let drop_word = format!("-DDROP_OFFSET={}", offset_of!(Record, drop));
-            compile_hostile(&format!("{name}.c"), &[&drop_word, "-ldl"], &path);
+        if built.insert(file.to_string()) {
+            compile_hostile(&format!("{source}.c"), flags, &path);
         }
         path
     }
@@ -100,6 +109,7 @@ pub struct Attack {
     grounds: Arc<Grounds>,
     words: String,
     command: Command,
+    preloads: Vec<PathBuf>,
 }
 
 impl Attack {
@@ -119,14 +129,36 @@ impl Attack {
         command
             .args(parts)
             .env("LD_LIBRARY_PATH", &grounds.folder)
-            .env("LD_PRELOAD", library())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         Attack {
             grounds,
             words: words.to_string(),
             command,
+            preloads: vec![library()],
         }
+    }
+
+    /// The same program without the shim: what its driver gets from the kernel alone.
+    #[must_use]
+    pub fn without_shim(mut self) -> Self {
+        self.preloads.remove(0);
+        self
+    }
+
+    /// With a library from `shim-tests/hostile` preloaded behind the shim.
+    ///
+    /// # Panics
+    /// When it does not compile.
+    #[must_use]
+    pub fn preload(mut self, name: &str) -> Self {
+        self.preloads.push(self.grounds.preload(name));
+        self
+    }
+
+    /// Its command, for what has to be done before it starts.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
     }
 
     /// On a libcuda whose slots are bound at once and then read-only.
@@ -163,16 +195,15 @@ impl Attack {
         }
     }
 
-    /// Runs it on a plain libcuda, without the shim, to a good end in time: what it said besides `ok`.
+    /// Runs a program that has no shim to a good end in time: what it said besides `ok`.
     ///
     /// # Panics
-    /// When it hangs, dies, or says that something is wrong.
+    /// As [`Attack::run`].
     #[must_use]
-    pub fn run_plain(mut self) -> String {
-        self.command.env_remove("LD_PRELOAD");
+    pub fn run_stock(self) -> String {
         let (words, end) = self.finish(false);
         let detail = end.detail();
-        detail.unwrap_or_else(|| panic!("{words}, plain: {}, said '{}'", end.status, end.line))
+        detail.unwrap_or_else(|| panic!("{words}, stock: {}, said '{}'", end.status, end.line))
     }
 
     /// Runs it to its death, in time: how it died under the shim, and how without.
@@ -181,13 +212,15 @@ impl Attack {
     /// When it hangs.
     #[must_use]
     pub fn deaths(words: &str) -> [ExitStatus; 2] {
-        let mut plain = Attack::new(words);
-        plain.command.env_remove("LD_PRELOAD");
-        [Attack::new(words), plain].map(|attack| attack.finish(false).1.status)
+        let both = [Attack::new(words), Attack::new(words).without_shim()];
+        both.map(|attack| attack.finish(false).1.status)
     }
 
     fn finish(mut self, has_record: bool) -> (String, End) {
         let words = &self.words;
+        let preloads: Vec<_> = self.preloads.iter().map(|path| path.as_os_str()).collect();
+        self.command
+            .env("LD_PRELOAD", preloads.join(std::ffi::OsStr::new(":")));
         let mut child = self.command.spawn().expect("the program starts");
         let pid = child.id() as i32;
         let watchdog = Watchdog::new("an attack", pid, LIMIT);

@@ -9,6 +9,8 @@ pub mod cycle;
 pub mod freeze;
 pub mod host;
 pub mod leaks;
+pub mod limits;
+pub mod machine;
 pub mod run;
 pub mod shimmed;
 pub mod simdriver;

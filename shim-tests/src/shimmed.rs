@@ -94,19 +94,38 @@ impl Shimmed {
     /// When it does not start, or the shim is not in it.
     #[must_use]
     pub fn start(driver: &SimDriver, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let library = library();
-        let mut environment = environment.to_vec();
-        let library = library.to_str().expect("a path that is text");
-        // Another preload goes behind the shim, as it would where a site preloads something already.
-        let behind = environment
-            .iter()
-            .position(|(name, _)| *name == "LD_PRELOAD");
-        let preload = match behind {
-            Some(at) => format!("{library}:{}", environment.remove(at).1),
-            None => library.to_string(),
-        };
-        environment.push(("LD_PRELOAD", &preload));
-        let app = driver.app(arguments, &environment);
+        let mut command = driver.command("simapp");
+        command.args(arguments).envs(environment.iter().copied());
+        Self::start_command(driver, command)
+    }
+
+    /// Starts a command that becomes `simapp` in the same process. A library that it preloads already goes behind the shim, as
+    /// it would where a site preloads something.
+    ///
+    /// # Panics
+    /// As [`Shimmed::start`].
+    #[must_use]
+    pub fn start_command(driver: &SimDriver, command: Command) -> Self {
+        Self::start_library(driver, command, &library())
+    }
+
+    /// The same with a copy of the shim that lies elsewhere.
+    ///
+    /// # Panics
+    /// As [`Shimmed::start`].
+    #[must_use]
+    pub fn start_library(driver: &SimDriver, mut command: Command, shim: &Path) -> Self {
+        let mut preload = shim.as_os_str().to_owned();
+        let behind = command
+            .get_envs()
+            .find(|(name, _)| *name == "LD_PRELOAD")
+            .and_then(|(_, value)| value);
+        if let Some(behind) = behind {
+            preload.push(":");
+            preload.push(behind);
+        }
+        command.env("LD_PRELOAD", preload);
+        let app = App::start(&mut command);
         let target = Target::new(app.pid() as i32);
         let record = Located::find(target).expect("the shim's record");
         let before = Holdings::of(target).expect("the program's holdings");

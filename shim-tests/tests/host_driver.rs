@@ -14,7 +14,7 @@ use cudasnap_wire::Step;
 
 /// Runs it both ways.
 fn compared(words: &str) -> Outcome {
-    let plain = Attack::new(words).run_plain();
+    let plain = Attack::new(words).without_shim().run_stock();
     let outcome = Attack::new(words).run();
     assert_eq!(outcome.detail, plain, "{words}");
     outcome
@@ -304,7 +304,7 @@ fn sequences(more_words: &str, options: &[(&str, &str)]) -> Outcome {
     let count = number_from("CUDASNAP_SEQUENCES", 50);
     println!("CUDASNAP_SEQUENCE_SEED={seed} CUDASNAP_SEQUENCES={count}");
     let words = format!("sequence run {seed} {count}{more_words}");
-    let plain = Attack::new(&words).run_plain();
+    let plain = Attack::new(&words).without_shim().run_stock();
     let shimmed = options
         .iter()
         .fold(Attack::new(&words), |attack, (name, value)| {

@@ -150,28 +150,6 @@ fn without_a_hugetlb_pool_the_buffer_steps_down() {
 }
 
 #[test]
-#[ignore = "changes the machine's hugetlb pool"]
-fn with_a_hugetlb_pool_the_buffer_is_filled_before_it_is_given() {
-    const POOL: &str = "/proc/sys/vm/nr_hugepages";
-    let before = std::fs::read_to_string(POOL).unwrap();
-    std::fs::write(POOL, "120").unwrap();
-    let outcome = std::panic::catch_unwind(|| {
-        let mut host = start(&["150"], &[("CUDASNAP_PAGES", "hugetlb")]);
-        for _ in 0..2 {
-            host.cycle();
-            assert!(host.last("checkpoint").pages.is("hugetlb"));
-        }
-        assert_eq!(host.steps_but(&[]), []);
-        // The pool has no room for this one.
-        let mut host = start(&["400"], &[("CUDASNAP_PAGES", "hugetlb")]);
-        host.cycle();
-        assert_eq!(host.steps(Step::NoHugetlb), 1);
-    });
-    std::fs::write(POOL, before).unwrap();
-    outcome.unwrap();
-}
-
-#[test]
 fn the_caller_alone_is_enough() {
     let mut host = start(&["100"], &[("CUDASNAP_THREADS", "1")]);
     host.cycle();

@@ -279,7 +279,7 @@ impl Crew {
     pub fn prefault_now(&self) {
         while self.prefault.step(false) {}
         let deadline = sys::now_ns().saturating_add(LEAVE_NS);
-        while !self.prefault.is_done() && self.alive() > 0 && sys::now_ns() < deadline {
+        while !self.prefault.is_done() && self.alive() > 0 && !sys::is_past(deadline) {
             sys::sched_yield();
         }
     }
@@ -292,7 +292,7 @@ impl Crew {
         for tid in &self.tids {
             loop {
                 let id = tid.load(Ordering::Acquire);
-                if id == 0 || is_gone(tid, id) || sys::now_ns() >= deadline {
+                if id == 0 || is_gone(tid, id) || sys::is_past(deadline) {
                     break;
                 }
                 sys::futex_wait(tid, id, 1_000_000);

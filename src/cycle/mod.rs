@@ -1,9 +1,10 @@
-//! What happens when: the driver asks for its buffer ([`request`]), copies ([`copies`]), lets the buffer go or does something
+//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`]), lets the buffer go or does something
 //! to it ([`release`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
 //! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
 mod kept;
+mod memory;
 pub mod release;
 pub mod request;
 pub mod slots;
@@ -204,7 +205,7 @@ fn enter_soon(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     let deadline = sys::now_ns().saturating_add(10_000_000);
     loop {
         let state = enter(pid, call);
-        if state.is_some() || !is_about(pid) || sys::now_ns() > deadline {
+        if state.is_some() || !is_about(pid) || sys::is_past(deadline) {
             return state;
         }
         sys::sched_yield();

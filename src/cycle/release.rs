@@ -274,7 +274,10 @@ impl State {
         if CREW.alive() > 0 || (memory.pages == PageKind::Hugetlb && !whole_fits) {
             return hollow::dispose(&memory);
         }
-        buffer::trim(&memory, limit);
+        if !buffer::trim(&memory, limit) {
+            record::step(Step::NotKept);
+            return hollow::dispose(&memory);
+        }
         kept::note(&memory);
         self.kept = Some(memory);
         record::buffer(BufferState::Kept, memory.start, len, memory.mapped);

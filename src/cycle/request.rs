@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 
-use crate::buffer::{self, Memory};
+use crate::buffer::Memory;
 use crate::caller::{self, Caller};
 use crate::config::Config;
 use crate::cpus::{self, Use};
@@ -17,7 +17,6 @@ use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
 use crate::{hollow, sys};
 
-use super::kept;
 use super::slots::{self, Slots};
 use super::{Call, State};
 
@@ -38,7 +37,14 @@ pub fn find_libcuda() -> Option<Libcuda> {
             record::step(Step::CallerByName);
             Libcuda::search()
         }
-        _ => None,
+        Caller::Unlisted => {
+            // The driver's own request it is: who asks cannot be seen.
+            if caller::is_restore_thread() {
+                record::step(Step::NotUnderstood);
+            }
+            None
+        }
+        Caller::NoObject | Caller::Unknown => None,
     }
 }
 
@@ -93,11 +99,12 @@ pub fn answer(
     }
 }
 
-struct Request<'a> {
-    args: &'a MapArgs,
-    config: &'a Config,
-    started_ns: u64,
-    slots: Slots,
+/// A request, and what is known of its surroundings.
+pub(super) struct Request<'a> {
+    pub args: &'a MapArgs,
+    pub config: &'a Config,
+    pub started_ns: u64,
+    pub slots: Slots,
 }
 
 impl State {
@@ -182,54 +189,10 @@ impl State {
             }
         } else {
             record::step(Step::NoMunmapSlot);
-            self.prefault_before_answer();
+            self.prefault_before_answer(&memory)?;
         }
         self.phase.mapped(sys::now_ns());
         Ok(memory.start)
-    }
-
-    /// A kept buffer if it fits, else new memory, if there is room.
-    fn obtain(&mut self, request: &Request<'_>) -> Result<Memory, Step> {
-        let len = request.args.len;
-        self.from_kept = false;
-        if let Some(memory) = self.take_kept() {
-            if request.slots.unmaps && memory.fits(len) && kept::is_sound(&memory) {
-                kept::forget();
-                self.from_kept = true;
-                buffer::trim(&memory, len as u64);
-                return Ok(memory);
-            }
-            record::step(Step::KeptUnfit);
-            kept::dispose(&memory);
-        }
-        let wanted = request.config.pages;
-        let tail = request.slots.unmaps;
-        if wanted != PageKind::Hugetlb && !buffer::has_room(buffer::mapped_len(len, tail)) {
-            return Err(Step::LowMemory);
-        }
-        let memory = buffer::map(len, wanted, tail, record::step).map_err(|_| Step::MmapRefused)?;
-        if memory.pages == PageKind::Hugetlb {
-            return self.populate_or_step_down(memory, len);
-        }
-        Ok(memory)
-    }
-
-    /// Fills hugetlb memory before anybody can touch it; without all its pages, other pages are taken.
-    fn populate_or_step_down(&mut self, memory: Memory, len: usize) -> Result<Memory, Step> {
-        if CREW.alive() == 0 {
-            let (start, mapped) = (memory.start, memory.mapped);
-            CREW.prefault.arm(start, mapped, mapped, How::Populate, 0);
-            CREW.prefault_now();
-            if CREW.prefault.is_done() && !CREW.prefault.was_refused() {
-                return Ok(memory);
-            }
-        }
-        record::step(Step::NoHugetlb);
-        let _ = hollow::dispose(&memory);
-        if !buffer::has_room(memory.mapped) {
-            return Err(Step::LowMemory);
-        }
-        buffer::map(len, PageKind::Thp, true, record::step).map_err(|_| Step::MmapRefused)
     }
 
     fn arm_prefault(&self, memory: &Memory, request: &Request<'_>) {
@@ -284,8 +247,8 @@ impl State {
     }
 
     /// The driver will unmap without telling us: all threads are gone, and nothing of ours is mapped, when it gets the address
-    /// (but for a helper that somebody stopped, and its stack).
-    fn prefault_before_answer(&mut self) {
+    /// (but for a helper that somebody stopped, and its stack). An error means that memory is short and has been given back.
+    fn prefault_before_answer(&mut self, memory: &Memory) -> Result<(), Step> {
         // SAFETY: a new mapping anywhere.
         let stacks = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -295,6 +258,7 @@ impl State {
             self.recruit_on(stacks);
         }
         CREW.prefault_now();
+        let refusal = CREW.prefault.refusal();
         self.phase.mapped(sys::now_ns());
         self.end_phase(End::NoCopy);
         if let Ok(start) = stacks {
@@ -306,6 +270,15 @@ impl State {
             });
         }
         slots::free_unless_needed();
+        match refusal {
+            None => {}
+            Some(errno) if is_no_such_call(errno) => record::step(Step::NoPopulate),
+            Some(_) => {
+                let _ = hollow::dispose(memory);
+                return Err(Step::LowMemory);
+            }
+        }
+        Ok(())
     }
 
     /// Brings the crew to its size on the stacks behind the buffer.
@@ -327,8 +300,18 @@ impl State {
             .fetch_add(recruited.started.into(), Relaxed);
         if recruited.refused {
             self.no_more_threads = true;
+            self.threads = CREW.alive() + 1;
+            Phase::set_threads(self.threads);
             record::step(Step::NoThread);
             log::debug!("the kernel refused a thread: {} helpers", CREW.alive());
         }
     }
+}
+
+/// Whether a refused population says nothing about memory: a kernel before 5.14, or one that may not be asked.
+const fn is_no_such_call(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINTR | libc::EAGAIN
+    )
 }

@@ -30,6 +30,12 @@ pub fn now_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
+/// Whether a moment of [`now_ns`] is over. Without a clock it is: nothing may be waited for.
+pub fn is_past(deadline_ns: u64) -> bool {
+    let now = now_ns();
+    now == 0 || now > deadline_ns
+}
+
 /// CPU time of the calling thread in nanoseconds; 0 when the kernel refuses.
 pub fn thread_cpu_ns() -> u64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)

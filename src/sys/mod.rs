@@ -7,11 +7,11 @@ mod thread;
 
 use core::ffi::c_void;
 
-pub use clock::{now_ns, thread_cpu_ns, unix_ns};
+pub use clock::{is_past, now_ns, thread_cpu_ns, unix_ns};
 pub use file::{close, open, read, read_own, write, write_if_wanted};
 pub use thread::{
     allowed_cpus, block_signals, exit_thread, futex_wait, getpid, gettid, is_on_signal_stack,
-    restore_signals, sched_yield, set_thread_name, start_thread, thread_exists, thread_name,
+    limit, restore_signals, sched_yield, set_thread_name, start_thread, thread_exists, thread_name,
 };
 
 /// Result of a raw call: the kernel's value, or the positive errno.
@@ -144,6 +144,22 @@ pub unsafe fn mremap(addr: usize, old: usize, new: usize, flags: i32, target: us
 pub unsafe fn madvise(addr: usize, len: usize, advice: i32) -> SysResult {
     // SAFETY: passed on to the caller's promise.
     unsafe { call6(libc::SYS_madvise, addr, len, advice as usize, 0, 0, 0) }
+}
+
+/// How often a call is made again that the kernel wants to be made again. A filter of system calls may say so for ever.
+const TRIES: u32 = 64;
+
+/// Makes a call until the kernel says something else than "again".
+pub fn again(mut call: impl FnMut() -> SysResult) -> SysResult {
+    let mut result = call();
+    for _ in 1..TRIES {
+        if !matches!(result, Err(libc::EINTR | libc::EAGAIN)) {
+            break;
+        }
+        sched_yield();
+        result = call();
+    }
+    result
 }
 
 /// Bytes of a page of this kernel; asked each time, since a process may have been moved.

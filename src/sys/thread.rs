@@ -106,6 +106,27 @@ pub fn allowed_cpus() -> u32 {
     }
 }
 
+/// A resource limit of this process; `None` where there is none, or the kernel does not say.
+pub fn limit(resource: usize) -> Option<u64> {
+    let mut limit = libc::rlimit64 {
+        rlim_cur: libc::RLIM64_INFINITY,
+        rlim_max: libc::RLIM64_INFINITY,
+    };
+    // SAFETY: the kernel writes one rlimit64 to a local; no new limit is given.
+    let got = unsafe {
+        call6(
+            libc::SYS_prlimit64,
+            0,
+            resource,
+            0,
+            &raw mut limit as usize,
+            0,
+            0,
+        )
+    };
+    (got.is_ok() && limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// Sleeps until `word` differs from `value`, is woken, or `timeout_ns` has passed. Not a private futex: the kernel's wake
 /// for a cleared thread id is not private either.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout_ns: u64) {

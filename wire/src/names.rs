@@ -175,5 +175,9 @@ numbered! {
         ReportFailed = 19 => "report-failed",
         /// An argument or a mapping of the driver could not be understood: passed on.
         NotUnderstood = 20 => "not-understood",
+        /// The kernel refused to populate the buffer before the driver got it: the copies fault it.
+        NoPopulate = 21 => "no-populate",
+        /// The kernel did not free a part of a buffer that was to be kept: all of it was freed.
+        NotKept = 22 => "not-kept",
     }
 }

@@ -161,7 +161,9 @@ fn explain(step: Step) -> &'static str {
         Step::Panic => "a fault inside the library was caught: please report it",
         Step::KeptUnfit => "a kept buffer did not fit the new request: freed",
         Step::ReportFailed => "the report file (CUDASNAP_REPORT) could not be written",
-        Step::NotUnderstood => "a request of the driver was not recognised: perhaps another preloaded library stands before this one",
+        Step::NotUnderstood => "a request of the driver was not recognised: perhaps another preloaded library stands before this one, or /proc cannot be read",
+        Step::NoPopulate => "the kernel refused to prefault the buffer: it was filled as the driver copied",
+        Step::NotKept => "the kernel did not free what a kept buffer may not hold: all of it was freed",
     }
 }
 
