@@ -46,7 +46,7 @@ fn read_file<const N: usize>(path: &[u8]) -> Option<Text<N>> {
 }
 
 /// Splits a line of `/proc/self/cgroup`: whether it is the unified hierarchy or one with this controller, and the path.
-fn parse_membership<'a>(line: &'a [u8], controller: &[u8]) -> Option<(bool, &'a [u8])> {
+pub fn parse_membership<'a>(line: &'a [u8], controller: &[u8]) -> Option<(bool, &'a [u8])> {
     let mut fields = line.splitn(3, |&byte| byte == b':');
     let id = fields.next()?;
     let controllers = fields.next()?;
@@ -109,6 +109,14 @@ fn climb(mount: &[u8], path: &[u8], unified: bool, each: &mut impl FnMut(Level<'
     }
 }
 
+/// Calls `each` with the directories that stand for a path below a mount.
+#[cfg(any(test, fuzzing))]
+pub fn visit_levels(mount: &[u8], path: &[u8], mut each: impl FnMut(&[u8])) {
+    climb(mount, path, true, &mut |level: Level<'_>| {
+        each(level.directory.as_bytes());
+    });
+}
+
 /// Bytes that may still be charged before some level's limit is met, page cache counted as free; `u64::MAX` when no level
 /// has a limit.
 pub fn memory_room() -> u64 {
@@ -137,7 +145,7 @@ pub fn memory_room() -> u64 {
 }
 
 /// Sum of the named lines of a `key value` file.
-fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
+pub fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
     text.split(|&byte| byte == b'\n')
         .filter_map(|line| {
             let space = line.iter().position(|&byte| byte == b' ')?;
@@ -169,7 +177,7 @@ pub fn cpu_quota() -> u32 {
     least
 }
 
-fn parse_cpu_max(text: &[u8]) -> Option<u32> {
+pub fn parse_cpu_max(text: &[u8]) -> Option<u32> {
     let mut fields = text.trim_ascii().split(|&byte| byte == b' ');
     let quota = parse_number(fields.next()?, 10)?;
     let period = parse_number(fields.next()?, 10)?;
@@ -189,16 +197,19 @@ pub fn memory_available() -> u64 {
     for_each_line(b"/proc/meminfo\0", |line| {
         match line.strip_prefix(b"MemAvailable:") {
             Some(rest) => {
-                let digits = rest.trim_ascii().split(|&byte| byte == b' ').next();
-                if let Some(kib) = digits.and_then(|digits| parse_number(digits, 10)) {
-                    available = kib.saturating_mul(1024);
-                }
+                available = parse_kib(rest).unwrap_or(available);
                 false
             }
             None => true,
         }
     });
     available
+}
+
+/// Bytes, from what `/proc/meminfo` says after a colon.
+pub fn parse_kib(rest: &[u8]) -> Option<u64> {
+    let digits = rest.trim_ascii().split(|&byte| byte == b' ').next()?;
+    Some(parse_number(digits, 10)?.saturating_mul(1024))
 }
 
 #[cfg(test)]

@@ -140,7 +140,8 @@ pub fn read_environment(record: &Record) -> Config {
     })
 }
 
-fn read_from<'a>(record: &Record, mut lookup: impl FnMut(&str) -> Option<&'a [u8]>) -> Config {
+/// The same from any environment.
+pub fn read_from<'a>(record: &Record, mut lookup: impl FnMut(&str) -> Option<&'a [u8]>) -> Config {
     let mut config = Config::new();
     let mut complaints = record.complaints.iter();
     for (index, option) in OPTIONS.iter().enumerate() {

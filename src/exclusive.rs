@@ -3,7 +3,8 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sync::{constructor, AtomicU32, Ordering};
 
 /// A value behind a word that names the thread that uses it; 0 = nobody.
 pub struct Exclusive<T> {
@@ -15,11 +16,13 @@ pub struct Exclusive<T> {
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
-    /// Unused.
-    pub const fn new(value: T) -> Self {
-        Exclusive {
-            user: AtomicU32::new(0),
-            value: UnsafeCell::new(value),
+    constructor! {
+        /// Unused.
+        pub fn new(value: T) -> Self {
+            Exclusive {
+                user: AtomicU32::new(0),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 

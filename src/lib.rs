@@ -27,6 +27,8 @@ mod crew;
 mod cycle;
 mod elf;
 mod exclusive;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod got;
 mod guard;
 mod hollow;
@@ -41,5 +43,6 @@ mod region;
 mod report;
 mod request;
 mod startup;
+mod sync;
 mod sys;
 mod text;

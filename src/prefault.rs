@@ -1,8 +1,7 @@
 //! Populates a range ahead of the copies, unit by unit, with as many threads as come by. It never stores a value, so a
 //! copy need not wait for it and a thread that comes late spoils nothing.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
+use crate::sync::{constructor, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sys;
 
 const HUGE: usize = 2 << 20;
@@ -52,27 +51,26 @@ pub struct Prefault {
 }
 
 impl Prefault {
-    /// Nothing to do.
-    pub const fn new() -> Self {
-        const fn zero() -> AtomicUsize {
-            AtomicUsize::new(0)
-        }
-        Prefault {
-            start: zero(),
-            end: zero(),
-            how: AtomicU32::new(0),
-            unit: AtomicUsize::new(HUGE),
-            units: zero(),
-            next: zero(),
-            done: zero(),
-            active: AtomicU32::new(0),
-            limit: AtomicU32::new(0),
-            mark: zero(),
-            bytes: AtomicU64::new(0),
-            finished_ns: AtomicU64::new(0),
-            refused: AtomicU32::new(0),
-            slow: AtomicU32::new(0),
-            advised: zero(),
+    constructor! {
+        /// Nothing to do.
+        pub fn new() -> Self {
+            Prefault {
+                start: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
+                how: AtomicU32::new(0),
+                unit: AtomicUsize::new(HUGE),
+                units: AtomicUsize::new(0),
+                next: AtomicUsize::new(0),
+                done: AtomicUsize::new(0),
+                active: AtomicU32::new(0),
+                limit: AtomicU32::new(0),
+                mark: AtomicUsize::new(0),
+                bytes: AtomicU64::new(0),
+                finished_ns: AtomicU64::new(0),
+                refused: AtomicU32::new(0),
+                slow: AtomicU32::new(0),
+                advised: AtomicUsize::new(0),
+            }
         }
     }
 

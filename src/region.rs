@@ -1,7 +1,6 @@
 //! The buffers that the driver holds: a small table that is looked up by address without a lock, from any thread.
 
-use core::sync::atomic::{fence, AtomicU32, AtomicUsize, Ordering};
-
+use crate::sync::{constructor, fence, shared, words, AtomicU32, AtomicUsize, Ordering};
 use crate::sys;
 
 /// Most buffers that are remembered at once. The driver asks for one per process; more appear only when it forgets one.
@@ -54,16 +53,6 @@ struct Cell {
     pid: AtomicU32,
 }
 
-static CELLS: [Cell; REGIONS] = [const {
-    Cell {
-        start: AtomicUsize::new(0),
-        len: AtomicUsize::new(0),
-        mapped: AtomicUsize::new(0),
-        origin: AtomicU32::new(0),
-        pid: AtomicU32::new(0),
-    }
-}; REGIONS];
-
 impl Cell {
     fn get(&self) -> Option<Region> {
         let start = self.start.load(Ordering::Acquire);
@@ -86,75 +75,141 @@ impl Cell {
     }
 }
 
+/// The buffers. Any thread looks them up; one at a time enters them.
+pub struct Table {
+    cells: [Cell; REGIONS],
+}
+
+shared! {
+    static TABLE: Table = Table::new();
+}
+
+impl Table {
+    constructor! {
+        /// No buffer.
+        pub fn new() -> Self {
+            Table {
+                cells: words![
+                    Cell {
+                        start: AtomicUsize::new(0),
+                        len: AtomicUsize::new(0),
+                        mapped: AtomicUsize::new(0),
+                        origin: AtomicU32::new(0),
+                        pid: AtomicU32::new(0),
+                    };
+                    REGIONS
+                ],
+            }
+        }
+    }
+
+    /// As the function of that name.
+    pub fn any(&self) -> bool {
+        self.cells
+            .iter()
+            .any(|cell| cell.start.load(Ordering::Relaxed) != 0)
+    }
+
+    /// As the function of that name.
+    pub fn containing(&self, addr: usize, len: usize) -> Option<Region> {
+        let inside = |region: &Region| {
+            addr >= region.start
+                && len != 0
+                && len <= region.len
+                && addr - region.start <= region.len - len
+        };
+        self.cells.iter().filter_map(Cell::get).find(inside)
+    }
+
+    /// As the function of that name.
+    pub fn overlapping(&self, addr: usize, len: usize) -> Option<Region> {
+        let touches = |region: &Region| {
+            addr < region.start.saturating_add(region.mapped)
+                && region.start < addr.saturating_add(len)
+        };
+        self.cells.iter().filter_map(Cell::get).find(touches)
+    }
+
+    /// As the function of that name.
+    pub fn insert(&self, region: &Region) -> bool {
+        while let Some(old) = self.overlapping(region.start, region.mapped) {
+            self.remove(old.start);
+        }
+        let Some(cell) = self
+            .cells
+            .iter()
+            .find(|cell| cell.start.load(Ordering::Relaxed) == 0)
+        else {
+            return false;
+        };
+        cell.len.store(region.len, Ordering::Relaxed);
+        cell.mapped.store(region.mapped, Ordering::Relaxed);
+        cell.origin.store(region.origin as u32, Ordering::Relaxed);
+        cell.pid.store(region.pid, Ordering::Relaxed);
+        cell.start.store(region.start, Ordering::Release);
+        true
+    }
+
+    /// As the function of that name.
+    pub fn has_place(&self) -> bool {
+        self.cells
+            .iter()
+            .any(|cell| cell.start.load(Ordering::Relaxed) == 0)
+    }
+
+    /// As the function of that name.
+    pub fn remove(&self, start: usize) {
+        for cell in &self.cells {
+            if cell.start.load(Ordering::Relaxed) == start {
+                cell.start.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// As the function of that name.
+    pub fn forget_others(&self, pid: u32) {
+        for cell in &self.cells {
+            if cell.pid.load(Ordering::Relaxed) != pid {
+                cell.start.store(0, Ordering::Release);
+            }
+        }
+    }
+}
+
 /// Whether there is any region. The one test that every `mmap` of the program pays for.
 pub fn any() -> bool {
-    CELLS
-        .iter()
-        .any(|cell| cell.start.load(Ordering::Relaxed) != 0)
+    TABLE.any()
 }
 
 /// The region in which the whole range lies. A range of no bytes lies in none.
 pub fn containing(addr: usize, len: usize) -> Option<Region> {
-    let inside = |region: &Region| {
-        addr >= region.start
-            && len != 0
-            && len <= region.len
-            && addr - region.start <= region.len - len
-    };
-    CELLS.iter().filter_map(Cell::get).find(inside)
+    TABLE.containing(addr, len)
 }
 
 /// A region of which the range takes at least one mapped byte.
 pub fn overlapping(addr: usize, len: usize) -> Option<Region> {
-    let touches = |region: &Region| {
-        addr < region.start.saturating_add(region.mapped) && region.start < addr.saturating_add(len)
-    };
-    CELLS.iter().filter_map(Cell::get).find(touches)
+    TABLE.overlapping(addr, len)
 }
 
 /// Enters a region; false when the table is full. One thread at a time. What the kernel has given away again cannot be a
 /// buffer any longer: regions that it overlaps are taken out.
 pub fn insert(region: &Region) -> bool {
-    while let Some(old) = overlapping(region.start, region.mapped) {
-        remove(old.start);
-    }
-    let Some(cell) = CELLS
-        .iter()
-        .find(|cell| cell.start.load(Ordering::Relaxed) == 0)
-    else {
-        return false;
-    };
-    cell.len.store(region.len, Ordering::Relaxed);
-    cell.mapped.store(region.mapped, Ordering::Relaxed);
-    cell.origin.store(region.origin as u32, Ordering::Relaxed);
-    cell.pid.store(region.pid, Ordering::Relaxed);
-    cell.start.store(region.start, Ordering::Release);
-    true
+    TABLE.insert(region)
 }
 
 /// Whether another region can be entered.
 pub fn has_place() -> bool {
-    CELLS
-        .iter()
-        .any(|cell| cell.start.load(Ordering::Relaxed) == 0)
+    TABLE.has_place()
 }
 
 /// Takes a region out.
 pub fn remove(start: usize) {
-    for cell in &CELLS {
-        if cell.start.load(Ordering::Relaxed) == start {
-            cell.start.store(0, Ordering::Release);
-        }
-    }
+    TABLE.remove(start);
 }
 
 /// Takes out what fork brought along from another process.
 pub fn forget_others(pid: u32) {
-    for cell in &CELLS {
-        if cell.pid.load(Ordering::Relaxed) != pid {
-            cell.start.store(0, Ordering::Release);
-        }
-    }
+    TABLE.forget_others(pid);
 }
 
 #[cfg(test)]

@@ -140,8 +140,8 @@ pub fn restore_signals(mask: u64) {
     };
 }
 
-/// What a helper thread runs; it must not return.
-pub type ThreadEntry = unsafe extern "C" fn(usize) -> !;
+/// What a helper thread runs; the thread ends when it returns.
+pub type ThreadEntry = unsafe extern "C" fn(usize);
 
 /// Starts a thread of this process with plain `clone` (container seccomp profiles refuse clone3) on the given stack. The
 /// kernel writes its id to `tid` before it runs, and clears and wakes `tid` when it is gone.
@@ -165,7 +165,8 @@ pub unsafe fn start_thread(
         | libc::CLONE_PARENT_SETTID
         | libc::CLONE_CHILD_CLEARTID;
     let value: isize;
-    // SAFETY: the child starts on its own stack with the entry and the argument in registers and never comes back here.
+    // SAFETY: the child starts on its own stack with the entry and the argument in registers, and ends here: it alone, since
+    // this is the kernel's exit and not libc's.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -174,6 +175,9 @@ pub unsafe fn start_thread(
             "xor ebp, ebp",
             "mov rdi, r12",
             "call r13",
+            "mov eax, {exit}",
+            "xor edi, edi",
+            "syscall",
             "ud2",
             "2:",
             inlateout("rax") libc::SYS_clone as isize => value,
@@ -185,6 +189,7 @@ pub unsafe fn start_thread(
             in("r12") argument,
             in("r13") entry,
             lateout("rcx") _, lateout("r11") _,
+            exit = const libc::SYS_exit,
         );
     }
     super::check(value)
@@ -202,12 +207,4 @@ pub unsafe fn start_thread(
     _argument: usize,
 ) -> SysResult {
     Err(libc::ENOSYS)
-}
-
-/// Ends the calling thread, and it alone.
-pub fn exit_thread() -> ! {
-    loop {
-        // SAFETY: SYS_exit does not come back; only helper threads call this.
-        let _ = unsafe { call6(libc::SYS_exit, 0, 0, 0, 0, 0, 0) };
-    }
 }
