@@ -158,11 +158,15 @@ impl Drop for Area {
     }
 }
 
+/// The table of held slots is one per process: tests take turns.
+pub fn take_turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 /// The words of [`Slot::ALL`] in an image that is called libcuda: taken and given back, in its own memory and nowhere else.
 pub fn slots(data: &[u8]) {
-    // The table of held slots is one per process, and tests run side by side.
-    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _turn = take_turn();
     let mut area = Area::new(data);
     let before = area.bytes().to_vec();
     let Some(libcuda) = Libcuda::pretend(area.start + PAGE, IMAGE) else {

@@ -1,7 +1,7 @@
 //! Populates a range ahead of the copies, unit by unit, with as many threads as come by. It never stores a value, so a
 //! copy need not wait for it and a thread that comes late spoils nothing.
 
-use crate::sync::{constructor, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{constructor, fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sys;
 
 const HUGE: usize = 2 << 20;
@@ -101,9 +101,11 @@ impl Prefault {
         self.units.store(len.div_ceil(unit), Ordering::Release);
     }
 
-    /// Sets the range to nothing, and the account too.
+    /// Sets the range to nothing, and the account too. A range that was given up and is then found idle is touched no more.
     pub fn disarm(&self) {
         self.units.store(0, Ordering::Release);
+        // Before any look at `active`: see `step`.
+        fence(Ordering::SeqCst);
         self.slow.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
         self.finished_ns.store(0, Ordering::Relaxed);
@@ -173,7 +175,11 @@ impl Prefault {
             return false;
         }
         let allowed = self.active.fetch_add(1, Ordering::Relaxed) < limit;
-        let did = allowed && self.populate_next(units);
+        // Looked at once more, now that others can see us: between the first look and here this thread may have been stopped,
+        // the range given up, found idle and made somebody else's.
+        fence(Ordering::SeqCst);
+        let still = self.units.load(Ordering::Acquire) == units;
+        let did = allowed && still && self.populate_next(units);
         self.active.fetch_sub(1, Ordering::Release);
         did
     }

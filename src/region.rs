@@ -45,7 +45,9 @@ impl Region {
 }
 
 struct Cell {
-    /// 0 = free. Written last when a region is entered.
+    /// Odd while a region is entered: the kernel gives addresses out again, and the next region may begin where the last did.
+    version: AtomicU32,
+    /// 0 = free.
     start: AtomicUsize,
     len: AtomicUsize,
     mapped: AtomicUsize,
@@ -55,8 +57,9 @@ struct Cell {
 
 impl Cell {
     fn get(&self) -> Option<Region> {
+        let version = self.version.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Acquire);
-        if start == 0 {
+        if start == 0 || version % 2 != 0 {
             return None;
         }
         let region = Region {
@@ -71,7 +74,23 @@ impl Cell {
         };
         fence(Ordering::Acquire);
         // Taken out, or exchanged, while we read: the caller's range cannot have been in it.
-        (self.start.load(Ordering::Acquire) == start).then_some(region)
+        let same = self.start.load(Ordering::Relaxed) == start
+            && self.version.load(Ordering::Relaxed) == version;
+        same.then_some(region)
+    }
+
+    /// Enters a region where none is.
+    fn set(&self, region: &Region) {
+        // Odd whatever it was, as in the record: fork may have lost a writer in the middle.
+        let odd = self.version.load(Ordering::Relaxed) | 1;
+        self.version.store(odd, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.len.store(region.len, Ordering::Relaxed);
+        self.mapped.store(region.mapped, Ordering::Relaxed);
+        self.origin.store(region.origin as u32, Ordering::Relaxed);
+        self.pid.store(region.pid, Ordering::Relaxed);
+        self.start.store(region.start, Ordering::Relaxed);
+        self.version.store(odd.wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -91,6 +110,7 @@ impl Table {
             Table {
                 cells: words![
                     Cell {
+                        version: AtomicU32::new(0),
                         start: AtomicUsize::new(0),
                         len: AtomicUsize::new(0),
                         mapped: AtomicUsize::new(0),
@@ -142,11 +162,7 @@ impl Table {
         else {
             return false;
         };
-        cell.len.store(region.len, Ordering::Relaxed);
-        cell.mapped.store(region.mapped, Ordering::Relaxed);
-        cell.origin.store(region.origin as u32, Ordering::Relaxed);
-        cell.pid.store(region.pid, Ordering::Relaxed);
-        cell.start.store(region.start, Ordering::Release);
+        cell.set(region);
         true
     }
 
@@ -215,6 +231,7 @@ pub fn forget_others(pid: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn ranges_are_found_by_what_lies_in_them() {
@@ -225,7 +242,14 @@ mod tests {
             origin: Origin::WithTail,
             pid: 1,
         };
-        assert!(!any() && insert(&region) && any());
+        let table = Table::new();
+        let containing = |addr, len| table.containing(addr, len);
+        let overlapping = |addr, len| table.overlapping(addr, len);
+        let (insert, remove) = (
+            |new: &Region| table.insert(new),
+            |start| table.remove(start),
+        );
+        assert!(!table.any() && insert(&region) && table.any());
         assert_eq!(containing(0x7000_0000, 10_000), Some(region));
         assert_eq!(containing(0x7000_0000 + 9_999, 1), Some(region));
         for (addr, len) in [
@@ -249,7 +273,7 @@ mod tests {
             ..region
         };
         assert!((1..4).all(|number| insert(&other(number))));
-        assert!(!has_place() && !insert(&other(5)));
+        assert!(!table.has_place() && !insert(&other(5)));
         let over = Region {
             start: (1 << 32) + 0x1000,
             ..region
@@ -258,10 +282,83 @@ mod tests {
         assert!(insert(&over));
         assert_eq!(containing((1 << 32) + 0x1000, 1), Some(over));
         assert_eq!(containing(1 << 32, 1), None);
-        forget_others(1);
-        assert!(has_place());
+        table.forget_others(1);
+        assert!(table.has_place());
         remove(region.start);
         remove(over.start);
-        assert!(!any());
+        assert!(!table.any());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Insert(Region),
+        Remove(usize),
+        ForgetOthers(u32),
+    }
+
+    /// A small address space, so that ranges meet.
+    fn range() -> impl Strategy<Value = (usize, usize)> {
+        (1usize..24, 0usize..12).prop_map(|(start, len)| (start * 0x1000, len * 0x800))
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        let region =
+            (1usize..24, 1usize..9000, 0usize..3, 1u32..4).prop_map(|(start, len, tail, pid)| {
+                Region {
+                    start: start * 0x1000,
+                    len,
+                    mapped: len.next_multiple_of(0x1000) + tail * 0x1000,
+                    origin: if pid == 1 {
+                        Origin::Driver
+                    } else {
+                        Origin::WithTail
+                    },
+                    pid,
+                }
+            });
+        prop_oneof![
+            4 => region.prop_map(Change::Insert),
+            2 => (1usize..24).prop_map(|start| Change::Remove(start * 0x1000)),
+            1 => (1u32..4).prop_map(Change::ForgetOthers),
+        ]
+    }
+
+    proptest! {
+        /// Whatever comes and goes, the table knows what a plain list knows.
+        #[test]
+        fn the_table_is_a_list_of_four(changes in proptest::collection::vec(change(), 1..30), looks in proptest::collection::vec(range(), 8)) {
+            let table = Table::new();
+            let mut list: Vec<Region> = Vec::new();
+            for change in changes {
+                match change {
+                    Change::Insert(new) => {
+                        list.retain(|old| old.start + old.mapped <= new.start || new.start + new.mapped <= old.start);
+                        let fits = list.len() < REGIONS;
+                        prop_assert_eq!(table.insert(&new), fits);
+                        if fits {
+                            list.push(new);
+                        }
+                    }
+                    Change::Remove(start) => {
+                        table.remove(start);
+                        list.retain(|old| old.start != start);
+                    }
+                    Change::ForgetOthers(pid) => {
+                        table.forget_others(pid);
+                        list.retain(|old| old.pid == pid);
+                    }
+                }
+                prop_assert_eq!(table.any(), !list.is_empty());
+                prop_assert_eq!(table.has_place(), list.len() < REGIONS);
+                for &(addr, len) in &looks {
+                    let whole = |old: &&Region| len > 0 && old.start <= addr && addr + len <= old.start + old.len;
+                    prop_assert_eq!(table.containing(addr, len), list.iter().find(whole).copied());
+                    let part = |old: &Region| addr < old.start + old.mapped && old.start < addr + len;
+                    let found = table.overlapping(addr, len);
+                    prop_assert_eq!(found.is_some(), list.iter().any(part));
+                    prop_assert!(found.is_none_or(|found| part(&found) && list.contains(&found)));
+                }
+            }
+        }
     }
 }

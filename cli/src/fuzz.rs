@@ -19,8 +19,9 @@ use crate::record::elf::{defines_function, find_symbol};
 use crate::record::{check_head, view::RecordView};
 use crate::run::image::{is_glibc_loader, library_with, Format};
 use crate::run::script::shebang;
-use crate::status::facts::{FileState, Library, Loaded, Process, Round};
+use crate::status::facts::{Library, Loaded, Process, Round};
 use crate::status::judge::Verdict;
+use crate::status::library_file::FileState;
 use crate::status::text::Paper;
 use crate::status::{detail, json, table};
 

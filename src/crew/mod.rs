@@ -298,3 +298,10 @@ fn is_gone(tid: &AtomicU32, id: u32) -> bool {
 
 #[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
 mod tests;
+
+/// The crew is one per process: tests take turns.
+#[cfg(test)]
+pub fn take_turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -165,3 +165,6 @@ fn enter_anew(pid: u32) -> Option<Guard<'static, State>> {
     region::forget_others(pid);
     Some(state)
 }
+
+#[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
+mod tests;

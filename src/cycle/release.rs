@@ -84,13 +84,19 @@ fn unmap_while_busy(region: &Region, addr: usize, len: usize) -> Fate {
     let whole = region.is_whole(addr, len);
     record::step(Step::Disturbed);
     region::remove(region.start);
-    if CREW.alive() > 0 {
-        CREW.dismiss();
-    }
+    send_crew_away();
     if !whole || region.origin == Origin::Driver {
         return unmap_part(addr, len);
     }
     Fate::Done(hollow::dispose(&memory_of(region)))
+}
+
+/// No helper begins anything on a range any more, whoever has the state.
+fn send_crew_away() {
+    if CREW.alive() > 0 {
+        CREW.dismiss();
+    }
+    CREW.prefault.disarm();
 }
 
 /// The same after a panic, when the state means nothing any more.
@@ -132,9 +138,7 @@ pub fn disturb(addr: usize, len: usize) {
         None => {
             record::step(Step::Disturbed);
             region::remove(region.start);
-            if CREW.alive() > 0 {
-                CREW.dismiss();
-            }
+            send_crew_away();
         }
     }
     // What comes there next may not be writable: a helper in the middle of a unit must be through before.

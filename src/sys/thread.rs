@@ -149,7 +149,7 @@ pub type ThreadEntry = unsafe extern "C" fn(usize);
 /// # Safety
 /// `stack_top` must be 16-byte aligned and the stack below it unused until `tid` is 0 again; `tid` must live as long. The
 /// thread shares the caller's thread-local storage: `entry` must not touch any, nor call libc.
-#[cfg(all(target_arch = "x86_64", not(cudasnap_portable)))]
+#[cfg(all(target_arch = "x86_64", not(any(cudasnap_portable, cudasnap_pthread))))]
 pub unsafe fn start_thread(
     stack_top: usize,
     tid: &core::sync::atomic::AtomicU32,
@@ -199,7 +199,7 @@ pub unsafe fn start_thread(
 ///
 /// # Safety
 /// None needed: it only refuses.
-#[cfg(not(all(target_arch = "x86_64", not(cudasnap_portable))))]
+#[cfg(not(any(all(target_arch = "x86_64", not(cudasnap_portable)), cudasnap_pthread)))]
 pub unsafe fn start_thread(
     _stack_top: usize,
     _tid: &core::sync::atomic::AtomicU32,
