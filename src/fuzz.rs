@@ -172,7 +172,7 @@ pub fn slots(data: &[u8]) {
     let Some(libcuda) = Libcuda::pretend(area.start + PAGE, IMAGE) else {
         return;
     };
-    got::forget_given_up();
+    got::forget();
     let ours = slots as fn(&[u8]) as usize;
     let mut held = 0;
     for (number, &slot) in Slot::ALL.iter().enumerate() {

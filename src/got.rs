@@ -86,11 +86,12 @@ fn is_held(address: usize) -> bool {
     HOLDINGS.iter().any(held)
 }
 
-/// Slots that were given up may be taken again: the next image is another one.
+/// Forgets what slots held, and that they were given up: the next image is another one.
 #[cfg(any(test, fuzzing))]
-pub fn forget_given_up() {
+pub fn forget() {
     for holding in &HOLDINGS {
         holding.given_up.store(false, Ordering::Relaxed);
+        holding.next.store(0, Ordering::Relaxed);
     }
 }
 
@@ -315,6 +316,8 @@ mod tests {
 
     #[test]
     fn this_program_is_no_libcuda_and_has_no_slot() {
+        let _turn = crate::fuzz::take_turn();
+        forget();
         let here = this_program_is_no_libcuda_and_has_no_slot as fn() as usize;
         assert!(Libcuda::at(maps::object_of(here).unwrap().base).is_none());
         assert!(Libcuda::search().is_none());

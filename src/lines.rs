@@ -83,6 +83,22 @@ pub fn parse_number(digits: &[u8], base: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However the kernel hands the text out, every line arrives once, and whole if it fits.
+        #[test]
+        fn lines_do_not_depend_on_the_pieces(piece in any::<u8>(), text in "([a-z ]{0,1600}\n){0,6}[a-z]{0,900}") {
+            crate::fuzz::maps(&[&[piece], text.as_bytes()].concat());
+        }
+
+        #[test]
+        fn numbers_are_read_back(number in any::<u64>()) {
+            prop_assert_eq!(parse_number(format!("{number}").as_bytes(), 10), Some(number));
+            prop_assert_eq!(parse_number(format!("{number:x}").as_bytes(), 16), Some(number));
+            prop_assert_eq!(parse_number(format!("{number}0").as_bytes(), 10), number.checked_mul(10));
+        }
+    }
 
     #[test]
     fn every_line_of_a_long_file_arrives_once() {

@@ -30,11 +30,17 @@ pub struct Tracked {
 #[cfg(feature = "random")]
 impl Tracked {
     pub fn new(value: u64) -> Self {
-        Tracked { value: value.into(), writing: false.into() }
+        Tracked {
+            value: value.into(),
+            writing: false.into(),
+        }
     }
 
     pub fn get(&self) -> u64 {
-        assert!(!self.writing.load(std::sync::atomic::Ordering::Relaxed), "read in mid-write");
+        assert!(
+            !self.writing.load(std::sync::atomic::Ordering::Relaxed),
+            "read in mid-write"
+        );
         self.value.load(std::sync::atomic::Ordering::Relaxed)
     }
 

@@ -48,4 +48,58 @@ pub const LIST: &[Harmless] = &[
         kind: Kind::Weak,
         why: "the first look at `units` acquires too",
     },
+    Harmless {
+        file: "src/crew/helper.rs",
+        line: "while CREW.epoch.load(Ordering::Acquire) == epoch {",
+        kind: Kind::Weak,
+        why: "who leaves reads nothing afterwards",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "self.copying.store(",
+        kind: Kind::Weak,
+        why: "a helper asks it only whether to stay",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "self.epoch.fetch_add(1, Ordering::SeqCst);",
+        kind: Kind::Weak,
+        why: "nothing is published with it",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "self.epoch.fetch_add(1, Ordering::SeqCst);",
+        kind: Kind::Torn,
+        why: "two that end a phase at once may count one: the number is another one all the same",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: ".any(|tid| tid.load(Ordering::Acquire) == 0);",
+        kind: Kind::Weak,
+        why: "looked at again before a stack is taken",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "if id == 0 || is_gone(tid, id) || sys::now_ns() >= deadline {",
+        kind: Kind::Weak,
+        why: "only a wait: `alive` looks again before anything is unmapped",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
+        kind: Kind::Weak,
+        why: "the proof is the kernel's answer before it",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
+        kind: Kind::Torn,
+        why: "of a thread that does not exist the word changes only to 0, and only its recruiter gives it a new one",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
+        kind: Kind::Blind,
+        why: "as above",
+    },
 ];

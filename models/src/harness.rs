@@ -59,7 +59,10 @@ impl Tally {
 
 /// All models that are named, or all; then every access that they came by, made weaker.
 fn check(names: &[String]) -> ExitCode {
-    let mut tally = Tally { passed: 0, failed: 0 };
+    let mut tally = Tally {
+        passed: 0,
+        failed: 0,
+    };
     let mut places: BTreeMap<Site, Vec<&'static str>> = BTreeMap::new();
     for model in all() {
         if names.is_empty() || names.iter().any(|name| name == model.name) {
@@ -73,7 +76,9 @@ fn check(names: &[String]) -> ExitCode {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| loop {
-                let Some((site, models)) = next.lock().unwrap().next() else { return };
+                let Some((site, models)) = next.lock().unwrap().next() else {
+                    return;
+                };
                 weakened(site, models, &tally);
             });
         }
@@ -86,13 +91,24 @@ fn check(names: &[String]) -> ExitCode {
 /// Runs a model as it is. The places whose accesses are to be made weaker.
 fn check_one(model: &Model, tally: &mut Tally) -> Vec<Site> {
     let (outcome, output, seconds) = child(model.name, None);
-    let words = format!("{}: {} ({seconds} s, {})", model.name, model.shows, executions(&output));
-    let wanted = if model.broken { Outcome::Found } else { Outcome::Clean };
+    let words = format!(
+        "{}: {} ({seconds} s, {})",
+        model.name,
+        model.shows,
+        executions(&output)
+    );
+    let wanted = if model.broken {
+        Outcome::Found
+    } else {
+        Outcome::Clean
+    };
     tally.add(outcome == wanted, &words, &output);
     if !model.weaken || outcome != Outcome::Clean {
         return Vec::new();
     }
-    let sites = output.lines().filter_map(|line| line.strip_prefix("site ")?.parse().ok());
+    let sites = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("site ")?.parse().ok());
     sites.collect()
 }
 
@@ -103,7 +119,9 @@ fn weakened(site: &Site, models: &[&'static str], tally: &Mutex<Tally>) {
         known.kind == site.kind && site.file.ends_with(known.file) && line.contains(known.line)
     });
     let began = Instant::now();
-    let found = models.iter().find(|model| child(model, Some(site)).0 == Outcome::Found);
+    let found = models
+        .iter()
+        .find(|model| child(model, Some(site)).0 == Outcome::Found);
     let (good, words) = match (found, known) {
         (Some(model), None) => (true, format!("found by {model}")),
         (None, Some(known)) => (true, format!("harmless: {}", known.why)),
@@ -138,7 +156,9 @@ fn child(name: &str, site: Option<&Site>) -> (Outcome, String, u64) {
     let began = Instant::now();
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
-    command.args(["--run", name]).args(site.map(ToString::to_string));
+    command
+        .args(["--run", name])
+        .args(site.map(ToString::to_string));
     // What a failed execution leaves behind would only hide its words.
     let mut child = command
         .env("RUST_BACKTRACE", "0")
@@ -152,7 +172,10 @@ fn child(name: &str, site: Option<&Site>) -> (Outcome, String, u64) {
         let over = over.clone();
         std::thread::spawn(move || {
             let ended = over.0.lock().unwrap();
-            let (ended, _) = over.1.wait_timeout_while(ended, LIMIT, |ended| !*ended).unwrap();
+            let (ended, _) = over
+                .1
+                .wait_timeout_while(ended, LIMIT, |ended| !*ended)
+                .unwrap();
             if !*ended {
                 // SAFETY: a child of ours that has not been waited for.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -160,7 +183,11 @@ fn child(name: &str, site: Option<&Site>) -> (Outcome, String, u64) {
         })
     };
     drop(child.stdin.take());
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("its output");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().expect("its output");
     *over.0.lock().unwrap() = true;
     over.1.notify_all();
     let _ = watchdog.join();

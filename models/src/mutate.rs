@@ -30,7 +30,12 @@ pub struct Site {
 
 impl fmt::Display for Site {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Site { file, line, column, kind } = self;
+        let Site {
+            file,
+            line,
+            column,
+            kind,
+        } = self;
         write!(out, "{file}:{line}:{column}:{kind:?}")
     }
 }
@@ -50,7 +55,12 @@ impl FromStr for Site {
             "Blind" => Kind::Blind,
             other => return Err(format!("{other}: no kind")),
         };
-        Ok(Site { file, line, column, kind })
+        Ok(Site {
+            file,
+            line,
+            column,
+            kind,
+        })
     }
 }
 
@@ -79,7 +89,9 @@ fn file_of(at: &'static Location<'static>) -> &'static str {
 
 /// Whether this is the place that was chosen, for this.
 pub fn is(at: &'static Location<'static>, kind: Kind) -> bool {
-    let Some(chosen) = CHOSEN.get() else { return false };
+    let Some(chosen) = CHOSEN.get() else {
+        return false;
+    };
     let same = chosen.kind == kind && chosen.line == at.line() && chosen.column == at.column();
     same && chosen.file == file_of(at)
 }
@@ -90,7 +102,12 @@ pub fn note(at: &'static Location<'static>, kind: Kind) {
         return;
     }
     let (file, line, column) = (file_of(at).to_string(), at.line(), at.column());
-    SEEN.lock().unwrap().insert(Site { file, line, column, kind });
+    SEEN.lock().unwrap().insert(Site {
+        file,
+        line,
+        column,
+        kind,
+    });
 }
 
 fn order(at: &'static Location<'static>, order: Ordering) -> Ordering {
@@ -98,7 +115,11 @@ fn order(at: &'static Location<'static>, order: Ordering) -> Ordering {
         return order;
     }
     note(at, Kind::Weak);
-    if is(at, Kind::Weak) { Ordering::Relaxed } else { order }
+    if is(at, Kind::Weak) {
+        Ordering::Relaxed
+    } else {
+        order
+    }
 }
 
 pub fn load(at: &'static Location<'static>, wanted: Ordering) -> Ordering {

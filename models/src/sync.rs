@@ -33,7 +33,8 @@ macro_rules! word {
 
             #[track_caller]
             pub fn store(&self, value: $type, order: Ordering) {
-                self.0.store(value, mutate::store(Location::caller(), order));
+                self.0
+                    .store(value, mutate::store(Location::caller(), order));
             }
 
             #[track_caller]

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::cell::Tracked;
 use crate::sync::{current, spawn, yield_now, AtomicU32, Ordering, ThreadId};
 
 pub type SysResult = Result<usize, i32>;
@@ -42,6 +43,8 @@ struct Now {
     /// Threads that exist, with the word that is cleared when they end.
     alive: BTreeMap<u32, &'static AtomicU32>,
     ids: HashMap<ThreadId, u32>,
+    /// What lies on each stack.
+    stacks: BTreeMap<usize, Arc<Tracked>>,
 }
 
 // SAFETY: the threads of an execution are run by one thread of the machine.
@@ -55,7 +58,12 @@ thread_local! {
 
 /// Begins an execution with this kernel.
 pub fn boot(kernel: Kernel) {
-    NOW.with(|now| *now.borrow_mut() = Now { kernel: Arc::new(kernel), ..Now::default() });
+    NOW.with(|now| {
+        *now.borrow_mut() = Now {
+            kernel: Arc::new(kernel),
+            ..Now::default()
+        }
+    });
 }
 
 fn kernel() -> Arc<Kernel> {
@@ -111,7 +119,7 @@ pub fn thread_exists(_pid: u32, tid: u32) -> bool {
 /// # Safety
 /// The word lives as long as the execution.
 pub unsafe fn start_thread(
-    _stack_top: usize,
+    stack_top: usize,
     tid: &AtomicU32,
     entry: ThreadEntry,
     argument: usize,
@@ -128,12 +136,26 @@ pub unsafe fn start_thread(
         now.alive.insert(id, word);
         Some(id)
     });
-    let Some(id) = id else { return Err(libc::EAGAIN) };
+    let Some(id) = id else {
+        return Err(libc::EAGAIN);
+    };
+    let stack = NOW.with(|now| {
+        let mut now = now.borrow_mut();
+        now.stacks
+            .entry(stack_top)
+            .or_insert_with(|| Arc::new(Tracked::new(0)))
+            .clone()
+    });
+    stack.set(u64::from(id));
     word.store(id, Ordering::Relaxed);
     spawn(move || {
         NOW.with(|now| now.borrow_mut().ids.insert(current().id(), id));
         // SAFETY: what the real kernel would call.
         unsafe { entry(argument) };
+        if alive().contains(&id) {
+            assert_eq!(stack.get(), u64::from(id));
+            stack.set(0);
+        }
         end(id, true);
     });
     Ok(id as usize)
@@ -142,10 +164,12 @@ pub unsafe fn start_thread(
 /// A thread ends: its word is cleared, unless it was left behind by a process checkpointer. Twice is once: a thread that was
 /// killed in the middle is a thread of the model that sleeps to the end of the execution.
 pub fn end(id: u32, clears: bool) {
-    let word = NOW.with(|now| now.borrow_mut().alive.remove(&id));
+    let word = NOW.with(|now| now.borrow().alive.get(&id).copied());
     if let (Some(word), true) = (word, clears) {
         word.store(0, Ordering::Release);
     }
+    // The kernel clears the word before the id is no thread's any more.
+    NOW.with(|now| now.borrow_mut().alive.remove(&id));
 }
 
 /// Ids of the threads that exist.
@@ -167,4 +191,10 @@ pub fn stop_point() {
             stop(id);
         }
     }
+}
+
+/// The memory of the stacks is given back: nobody may be on one.
+pub fn stacks_are_unmapped() {
+    let stacks = NOW.with(|now| std::mem::take(&mut now.borrow_mut().stacks));
+    stacks.values().for_each(|stack| stack.set(0));
 }

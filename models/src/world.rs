@@ -41,7 +41,11 @@ impl World {
         parts: usize,
         middle: impl Fn(usize, usize) + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let cells = || (0..jobs).map(|_| (0..parts).map(|_| Tracked::new(0)).collect()).collect();
+        let cells = || {
+            (0..jobs)
+                .map(|_| (0..parts).map(|_| Tracked::new(0)).collect())
+                .collect()
+        };
         let times = || (0..parts).map(|_| AtomicUsize::new(0)).collect();
         let world = Arc::new(World {
             from: cells(),
@@ -58,7 +62,10 @@ impl World {
         for (part, cell) in self.from[job].iter().enumerate() {
             cell.set(value(job, part));
         }
-        ((DST + job * STRIDE) as *mut u8, (SRC + job * STRIDE) as *const u8)
+        (
+            (DST + job * STRIDE) as *mut u8,
+            (SRC + job * STRIDE) as *const u8,
+        )
     }
 
     /// Looks at what a job has copied, then uses both ranges for something else, as the driver does.
@@ -82,7 +89,12 @@ impl World {
     /// As the plan would cut it.
     pub fn job(&self) -> Job {
         let parts = self.from[0].len();
-        Job { offset: 0, len: parts * PART, part: PART, parts }
+        Job {
+            offset: 0,
+            len: parts * PART,
+            part: PART,
+            parts,
+        }
     }
 
     fn copy(&self, dst: usize, src: usize, len: usize) {

@@ -33,7 +33,8 @@ fn build() -> std::path::PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim-tests/hostile/fakecuda.c");
     let folder = std::env::temp_dir().join(format!("cudasnap-cycle-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let library = folder.join("libcuda.so.1");
+    // It is known by its own name, not by that of its file: other tests look for a file of that name in vain.
+    let library = folder.join("driver.so");
     let status = Command::new("cc")
         .args(["-O2", "-fno-builtin", "-fPIC", "-shared"])
         .args([
@@ -110,7 +111,9 @@ fn request(config: &Config) -> *mut u8 {
 /// Blocks that differ in their first word: built fast enough for a build without optimisation.
 fn pattern(seed: usize) -> Vec<u8> {
     const BLOCK: usize = 4096;
-    let block: Vec<u8> = (0..BLOCK).map(|at| (at.wrapping_mul(seed) >> 3) as u8).collect();
+    let block: Vec<u8> = (0..BLOCK)
+        .map(|at| (at.wrapping_mul(seed) >> 3) as u8)
+        .collect();
     let mut bytes = Vec::with_capacity(LEN + BLOCK);
     for number in 0..LEN.div_ceil(BLOCK) {
         bytes.extend_from_slice(&(number * seed).to_ne_bytes());

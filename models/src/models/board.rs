@@ -106,7 +106,9 @@ fn share(preemptions: usize, helpers: u8, jobs: usize, parts: usize) {
             finish(&board, generation, parts, |_, _| false);
             world.check(job);
         }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         world.untouched();
         for times in world.times.iter().flatten() {
             assert_eq!(times.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -55,7 +55,9 @@ fn compete(lie: bool) {
             guard.set(guard.get() + 1);
             used.fetch_add(1, Ordering::Relaxed);
         }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         let guard = value.try_use(9, |_| false).expect("nobody uses it");
         assert_eq!(guard.get(), u64::from(used.load(Ordering::Relaxed)));
     });
@@ -90,9 +92,15 @@ fn inherit() {
         heir(3)();
         victim.join().unwrap();
         other.join().unwrap();
-        let last = value.try_use(9, |user| user == 1).expect("nobody lives who uses it");
+        let last = value
+            .try_use(9, |user| user == 1)
+            .expect("nobody lives who uses it");
         let heirs = u64::from(heirs.load(Ordering::Relaxed));
         // In any order: the victim found it free, or in use.
-        assert!([heirs, heirs + 5, 5].contains(&last.get()) || last.get() >= 5, "{}", last.get());
+        assert!(
+            [heirs, heirs + 5, 5].contains(&last.get()) || last.get() >= 5,
+            "{}",
+            last.get()
+        );
     });
 }

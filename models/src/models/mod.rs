@@ -30,7 +30,14 @@ pub struct Model {
 /// All of them.
 pub fn all() -> Vec<Model> {
     #[cfg(not(feature = "random"))]
-    let lists = [board::LIST, exclusive::LIST, region::LIST, seq::LIST, prefault::LIST, crew::LIST];
+    let lists = [
+        board::LIST,
+        exclusive::LIST,
+        region::LIST,
+        seq::LIST,
+        prefault::LIST,
+        crew::LIST,
+    ];
     #[cfg(feature = "random")]
     let lists = [random::LIST];
     lists.into_iter().flat_map(|list| list()).collect()

@@ -15,7 +15,8 @@ pub const LIST: fn() -> Vec<Model> = || {
     vec![
         Model {
             name: "prefault",
-            shows: "two threads: each unit is populated once, and all are when it says that it is done",
+            shows:
+                "two threads: each unit is populated once, and all are when it says that it is done",
             run: populate,
             broken: false,
             weaken: true,

@@ -15,16 +15,62 @@ use crate::sys::{self, Kernel};
 use crate::world::{self, World, PART};
 
 pub const LIST: fn() -> Vec<Model> = || {
-    let model = |name, shows, run, broken| Model { name, shows, run, broken, weaken: !broken };
+    let model = |name, shows, run, broken| Model {
+        name,
+        shows,
+        run,
+        broken,
+        weaken: !broken,
+    };
     vec![
-        model("crew-shares", "three helpers share four copies: each part once, nobody left", || random(shares), false),
-        model("crew-refused", "the kernel refuses some threads: the copies are right with who is there", || random(refused), false),
-        model("crew-stopped-between", "a helper that is stopped between parts is not waited for, and late it does nothing", || random(stopped_between), false),
-        model("crew-stopped-inside", "a helper that is stopped inside a part is waited for", || random(stopped_inside), false),
-        model("crew-killed", "a helper is killed inside a part: the part is done again", || random(|| killed(true)), false),
-        model("crew-left-behind", "a helper is gone and its id was not cleared: the part is done again", || random(|| killed(false)), false),
-        model("crew-leaves", "helpers that have nothing to do leave by themselves, and the next copy has a new crew", || random(leaves), false),
-        model("crew-wrong-proof", "broken: the kernel says of a living helper that it is gone", || random(wrong_proof), true),
+        model(
+            "crew-shares",
+            "three helpers share four copies: each part once, nobody left",
+            || random(shares),
+            false,
+        ),
+        model(
+            "crew-refused",
+            "the kernel refuses some threads: the copies are right with who is there",
+            || random(refused),
+            false,
+        ),
+        model(
+            "crew-stopped-between",
+            "a helper that is stopped between parts is not waited for, and late it does nothing",
+            || random(stopped_between),
+            false,
+        ),
+        model(
+            "crew-stopped-inside",
+            "a helper that is stopped inside a part is waited for",
+            || random(stopped_inside),
+            false,
+        ),
+        model(
+            "crew-killed",
+            "a helper is killed inside a part: the part is done again",
+            || random(|| killed(true)),
+            false,
+        ),
+        model(
+            "crew-left-behind",
+            "a helper is gone and its id was not cleared: the part is done again",
+            || random(|| killed(false)),
+            false,
+        ),
+        model(
+            "crew-leaves",
+            "helpers that have nothing to do leave by themselves, and the next copy has a new crew",
+            || random(leaves),
+            false,
+        ),
+        model(
+            "crew-wrong-proof",
+            "broken: the kernel says of a living helper that it is gone",
+            || random(wrong_proof),
+            true,
+        ),
     ]
 };
 
@@ -38,7 +84,10 @@ fn random(execution: fn()) {
     let mut config = Config::new();
     config.stack_size = 0x4_0000;
     config.max_steps = MaxSteps::FailAfter(2_000_000);
-    let seed = std::env::var("CUDASNAP_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let seed = std::env::var("CUDASNAP_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(4);
     let count = executions();
     Runner::new(RandomScheduler::new_from_seed(seed, count), config.clone()).run(execution);
     Runner::new(PctScheduler::new_from_seed(seed, 3, count), config).run(execution);
@@ -92,7 +141,10 @@ fn shares() {
 }
 
 fn refused() {
-    sys::boot(Kernel { refused: |asked| asked % 2 == 1, ..Kernel::default() });
+    sys::boot(Kernel {
+        refused: |asked| asked % 2 == 1,
+        ..Kernel::default()
+    });
     let world = World::new(2, PARTS);
     begin(First::Copy);
     let recruited = recruit(3);
@@ -116,14 +168,22 @@ fn stopped_between() {
         let released = released.clone();
         Box::new(move |id: u32| {
             // The first helper runs so many accesses and no further.
-            if id == 101 && accesses.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
+            if id == 101
+                && accesses
+                    .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+                    .is_err()
+            {
                 while !released.load(Relaxed) {
                     yield_now();
                 }
             }
         })
     };
-    sys::boot(Kernel { now_ns: ticking(1_000_000), stop: Some(stop), ..Kernel::default() });
+    sys::boot(Kernel {
+        now_ns: ticking(1_000_000),
+        stop: Some(stop),
+        ..Kernel::default()
+    });
     let world = World::new(3, PARTS);
     begin(First::Copy);
     recruit(2);
@@ -194,7 +254,10 @@ fn killed(clears: bool) {
 }
 
 fn leaves() {
-    sys::boot(Kernel { now_ns: ticking(400_000), ..Kernel::default() });
+    sys::boot(Kernel {
+        now_ns: ticking(400_000),
+        ..Kernel::default()
+    });
     let world = World::new(3, PARTS);
     for job in 0..3 {
         begin(First::Copy);
@@ -214,7 +277,10 @@ fn wrong_proof() {
             (0..10_000).for_each(|_| yield_now());
         }
     });
-    sys::boot(Kernel { lies: true, ..Kernel::default() });
+    sys::boot(Kernel {
+        lies: true,
+        ..Kernel::default()
+    });
     begin(First::Copy);
     recruit(2);
     copy(&world, 0);

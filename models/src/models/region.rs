@@ -9,7 +9,8 @@ use crate::region::{Origin, Region, Table};
 pub const LIST: fn() -> Vec<Model> = || {
     vec![Model {
         name: "region",
-        shows: "a look-up while buffers come and go, also at the same address: a whole buffer or none",
+        shows:
+            "a look-up while buffers come and go, also at the same address: a whole buffer or none",
         run: look_up,
         broken: false,
         weaken: true,

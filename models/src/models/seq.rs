@@ -8,10 +8,26 @@ use crate::seq::Seq;
 use crate::sync::{fence, AtomicU64, Ordering};
 
 pub const LIST: fn() -> Vec<Model> = || {
-    let model = |name, shows, reader, broken| Model { name, shows, run: reader, broken, weaken: !broken };
+    let model = |name, shows, reader, broken| Model {
+        name,
+        shows,
+        run: reader,
+        broken,
+        weaken: !broken,
+    };
     vec![
-        model("seq", "a block that was read between two equal, even counters is whole", || blocks(true), false),
-        model("seq-unordered-reader", "broken: the second counter is not read after the block", || blocks(false), true),
+        model(
+            "seq",
+            "a block that was read between two equal, even counters is whole",
+            || blocks(true),
+            false,
+        ),
+        model(
+            "seq-unordered-reader",
+            "broken: the second counter is not read after the block",
+            || blocks(false),
+            true,
+        ),
     ]
 };
 
@@ -30,7 +46,10 @@ fn blocks(ordered: bool) {
             })
         };
         let before = block.0.read();
-        let (first, second) = (block.1.load(Ordering::Relaxed), block.2.load(Ordering::Relaxed));
+        let (first, second) = (
+            block.1.load(Ordering::Relaxed),
+            block.2.load(Ordering::Relaxed),
+        );
         if ordered {
             // The tool's copy is a system call.
             fence(Ordering::Acquire);
