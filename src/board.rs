@@ -8,10 +8,9 @@
 //!
 //! The caller needs nobody: it claims what is free, waits for what has begun, and takes over what a dead thread began.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
 use crate::copy::kernel::Copy;
 use crate::copy::plan::{Job, PARTS};
+use crate::sync::{constructor, words, AtomicU64, AtomicUsize, Ordering};
 
 const FREE: u64 = 0;
 const DONE: u64 = 0xff;
@@ -67,21 +66,20 @@ pub struct Board {
 }
 
 impl Board {
-    /// An empty board.
-    pub const fn new() -> Self {
-        const fn zero() -> AtomicUsize {
-            AtomicUsize::new(0)
-        }
-        Board {
-            generation: AtomicU64::new(0),
-            dst: zero(),
-            src: zero(),
-            len: zero(),
-            part: zero(),
-            count: zero(),
-            copy: zero(),
-            hint: zero(),
-            parts: [const { AtomicU64::new(DONE) }; PARTS],
+    constructor! {
+        /// An empty board.
+        pub fn new() -> Self {
+            Board {
+                generation: AtomicU64::new(0),
+                dst: AtomicUsize::new(0),
+                src: AtomicUsize::new(0),
+                len: AtomicUsize::new(0),
+                part: AtomicUsize::new(0),
+                count: AtomicUsize::new(0),
+                copy: AtomicUsize::new(0),
+                hint: AtomicUsize::new(0),
+                parts: words![AtomicU64::new(DONE); PARTS],
+            }
         }
     }
 

@@ -60,7 +60,7 @@ fn read_file<const N: usize>(path: &[u8]) -> Option<Text<N>> {
 }
 
 /// Splits a line of `/proc/self/cgroup`: whether it is the unified hierarchy or one with this controller, and the path.
-fn parse_membership<'a>(line: &'a [u8], controller: &[u8]) -> Option<(bool, &'a [u8])> {
+pub fn parse_membership<'a>(line: &'a [u8], controller: &[u8]) -> Option<(bool, &'a [u8])> {
     let mut fields = line.splitn(3, |&byte| byte == b':');
     let id = fields.next()?;
     let controllers = fields.next()?;
@@ -123,6 +123,14 @@ fn climb(mount: &[u8], path: &[u8], unified: bool, each: &mut impl FnMut(Level<'
     }
 }
 
+/// Calls `each` with the directories that stand for a path below a mount.
+#[cfg(any(test, fuzzing))]
+pub fn visit_levels(mount: &[u8], path: &[u8], mut each: impl FnMut(&[u8])) {
+    climb(mount, path, true, &mut |level: Level<'_>| {
+        each(level.directory.as_bytes());
+    });
+}
+
 /// Bytes that may still be charged before some level's limit is met, page cache counted as free; `u64::MAX` when no level
 /// has a limit.
 pub fn memory_room() -> u64 {
@@ -150,7 +158,7 @@ pub fn memory_room() -> u64 {
 }
 
 /// Sum of the named lines of a `key value` file.
-fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
+pub fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
     text.split(|&byte| byte == b'\n')
         .filter_map(|line| {
             let space = line.iter().position(|&byte| byte == b' ')?;
@@ -182,7 +190,7 @@ pub fn cpu_quota() -> u32 {
     least
 }
 
-fn parse_cpu_max(text: &[u8]) -> Option<u32> {
+pub fn parse_cpu_max(text: &[u8]) -> Option<u32> {
     let mut fields = text.trim_ascii().split(|&byte| byte == b' ');
     let quota = parse_number(fields.next()?, 10)?;
     let period = parse_number(fields.next()?, 10)?;
@@ -199,6 +207,42 @@ fn cpus(quota: u64, period: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What the kernel prints is read back, whatever else stands there.
+        #[test]
+        fn sums_and_quotas_are_read_back(file in any::<u32>(), active in any::<u32>(), other in "[a-z_]{1,12}", quota in 1u64..1 << 40, period in 1u64..1 << 20) {
+            prop_assume!(other != "inactive_file" && other != "active_file");
+            let stat = format!("{other} 7\ninactive_file {file}\n{other} 9\nactive_file {active}\nbroken\n");
+            let sum = sum_of(stat.as_bytes(), &[b"inactive_file", b"active_file"]);
+            prop_assert_eq!(sum, u64::from(file) + u64::from(active));
+            let cpus = parse_cpu_max(format!("{quota} {period}\n").as_bytes());
+            let expected = u32::try_from(quota.div_ceil(period)).ok();
+            prop_assert_eq!(cpus, expected);
+            prop_assert_eq!(crate::lines::parse_kib(format!("   {file} kB").as_bytes()), Some(u64::from(file) * 1024));
+        }
+
+        /// Every level is visited once, from the group itself to the mount, and none beside it.
+        #[test]
+        fn levels_are_the_ancestors(parts in proptest::collection::vec("[a-z0-9.:-]{1,9}", 0..8)) {
+            prop_assume!(!parts.iter().any(|part| part.contains("..")));
+            let path = format!("/{}", parts.join("/"));
+            let mut seen = Vec::new();
+            visit_levels(b"/unified", path.as_bytes(), |directory| seen.push(String::from_utf8(directory.to_vec()).unwrap()));
+            let root = "/sys/fs/cgroup/unified".to_string();
+            let mut expected: Vec<String> = (1..=parts.len()).rev().map(|count| format!("{root}/{}", parts[..count].join("/"))).collect();
+            expected.push(root.clone());
+            seen.dedup_by_key(|directory| directory.trim_end_matches('/').to_string());
+            let seen: Vec<String> = seen.iter().map(|directory| directory.trim_end_matches('/').to_string()).collect();
+            prop_assert_eq!(seen, expected);
+        }
+
+        #[test]
+        fn no_line_makes_it_fall_over(line in proptest::collection::vec(any::<u8>(), 0..80)) {
+            crate::fuzz::cgroup(&line);
+        }
+    }
 
     #[test]
     fn memberships_of_both_hierarchies_are_understood() {

@@ -140,7 +140,8 @@ pub fn read_environment(record: &Record) -> Config {
     })
 }
 
-fn read_from<'a>(record: &Record, mut lookup: impl FnMut(&str) -> Option<&'a [u8]>) -> Config {
+/// The same from any environment.
+pub fn read_from<'a>(record: &Record, mut lookup: impl FnMut(&str) -> Option<&'a [u8]>) -> Config {
     let mut config = Config::new();
     let mut complaints = record.complaints.iter();
     for (index, option) in OPTIONS.iter().enumerate() {
@@ -189,6 +190,7 @@ fn publish(record: &Record, config: &Config) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn read(pairs: &[(&str, &'static str)]) -> (Config, Vec<(u32, String)>) {
         let record = Record::new(0);
@@ -294,6 +296,43 @@ mod tests {
             (config.mode, config.keep, config.log),
             (Mode::Off, true, log::LevelFilter::Info)
         );
+    }
+
+    proptest! {
+        /// A value is taken, or it is told and the default holds; what is taken says the same when it is written out again.
+        #[test]
+        fn a_value_is_taken_or_told(index in 0..OPTIONS.len(), value in value()) {
+            let record = Record::new(0);
+            let name = OPTIONS[index].name;
+            let config = read_from(&record, |asked| (asked == name).then_some(&value[..]));
+            let told = record.complaints[0].option.load(Relaxed) as usize;
+            let mut expected = Config::new();
+            let taken = value.is_empty() || expected.take(index, &value);
+            prop_assert_eq!(told, if taken { 0 } else { index + 1 });
+            prop_assert_eq!(&config, &expected);
+            prop_assert_eq!(record.complaints[1].option.load(Relaxed), 0);
+            if !taken {
+                prop_assert_eq!(config, Config::new());
+            }
+        }
+
+        #[test]
+        fn sizes_are_what_they_say(number in 0u64..1 << 24, unit in 0usize..5) {
+            let (letter, shift) = [("", 0), ("K", 10), ("m", 20), ("G", 30), ("t", 40)][unit];
+            prop_assert_eq!(parse_size(format!("{number}{letter}").as_bytes()), Some(number << shift));
+            prop_assert_eq!(parse_size(format!("{}{letter}", u64::MAX).as_bytes()).is_some(), shift == 0);
+        }
+    }
+
+    /// Bytes, and words that an option may understand.
+    fn value() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..80),
+            "[0-9]{1,22}[kKmMgGtT]?".prop_map(String::into_bytes),
+            "(on|observe|off|thp|4k|hugetlb|driver|fresh|keep|warn|info|DEBUG|Off)"
+                .prop_map(String::into_bytes),
+            "/[a-z/]{0,600}".prop_map(String::into_bytes),
+        ]
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::sync::{constructor, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// A value behind a word that names the thread that uses it; 0 = nobody.
 pub struct Exclusive<T> {
@@ -19,10 +20,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Not marked.
-    pub const fn new() -> Self {
-        Place {
-            mark: AtomicU64::new(0),
+    constructor! {
+        /// Not marked.
+        pub fn new() -> Self {
+            Place {
+                mark: AtomicU64::new(0),
+            }
         }
     }
 
@@ -41,12 +44,14 @@ pub const fn mark_at(address: usize) -> u64 {
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
-    /// Unused.
-    pub const fn new(value: T) -> Self {
-        Exclusive {
-            user: AtomicU32::new(0),
-            place: AtomicUsize::new(0),
-            value: UnsafeCell::new(value),
+    constructor! {
+        /// Unused.
+        pub fn new(value: T) -> Self {
+            Exclusive {
+                user: AtomicU32::new(0),
+                place: AtomicUsize::new(0),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 

@@ -80,6 +80,21 @@ impl Holding {
     }
 }
 
+/// Whether this word is held as some slot already.
+fn is_held(address: usize) -> bool {
+    let held = |holding: &Holding| holding.address.load(Ordering::Relaxed) == address;
+    HOLDINGS.iter().any(held)
+}
+
+/// Forgets what slots held, and that they were given up: the next image is another one.
+#[cfg(any(test, fuzzing))]
+pub fn forget() {
+    for holding in &HOLDINGS {
+        holding.given_up.store(false, Ordering::Relaxed);
+        holding.next.store(0, Ordering::Relaxed);
+    }
+}
+
 /// The function that a slot's calls go on to; `None` when the slot had not been resolved, or is not held.
 pub fn next(slot: Slot) -> Option<usize> {
     let next = HOLDINGS.get(slot as usize)?.next.load(Ordering::Acquire);
@@ -96,8 +111,18 @@ impl Libcuda {
     /// The object at `base`, if it is a libcuda.
     pub fn at(base: usize) -> Option<Self> {
         let memory = ObjectMemory::of(base);
+        Self::of(memory, base)
+    }
+
+    fn of(memory: ObjectMemory, base: usize) -> Option<Self> {
         let named = Image::parse(&memory, base)?.is_named(LIBCUDA);
         named.then_some(Libcuda { memory, base })
+    }
+
+    /// An image that lies in memory without having been loaded.
+    #[cfg(any(test, fuzzing))]
+    pub fn pretend(start: usize, len: usize) -> Option<Self> {
+        Self::of(ObjectMemory::pretend(start, len), start)
     }
 
     /// Searches the loaded objects; for callers whose stack says nothing.
@@ -131,6 +156,10 @@ impl Libcuda {
         if place.relro {
             return SlotState::Relro;
         }
+        if is_held(place.address) {
+            // Two symbols with one slot: put back one after the other, ours would stay in it.
+            return SlotState::Changed;
+        }
         if maps::writable(&[place.address]) != [true] {
             return SlotState::ReadOnly;
         }
@@ -138,7 +167,9 @@ impl Libcuda {
     }
 
     fn place(&self, slot: Slot) -> Option<SlotPlace> {
-        Image::parse(&self.memory, self.base)?.slot(slot.word())
+        let place = Image::parse(&self.memory, self.base)?.slot(slot.word())?;
+        // A damaged table may point anywhere: no word of anybody else is ever written.
+        self.memory.holds_word(place.address).then_some(place)
     }
 
     fn swap_in(&self, holding: &Holding, address: usize, ours: usize) -> SlotState {
@@ -289,6 +320,8 @@ mod tests {
 
     #[test]
     fn this_program_is_no_libcuda_and_has_no_slot() {
+        let _turn = crate::fuzz::take_turn();
+        forget();
         let here = this_program_is_no_libcuda_and_has_no_slot as fn() as usize;
         assert!(Libcuda::at(maps::object_of(here).unwrap().base).is_none());
         assert!(Libcuda::search().is_none());

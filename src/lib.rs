@@ -27,6 +27,8 @@ mod crew;
 mod cycle;
 mod elf;
 mod exclusive;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod got;
 mod guard;
 mod hollow;
@@ -42,5 +44,6 @@ mod report;
 mod request;
 mod room;
 mod startup;
+mod sync;
 mod sys;
 mod text;

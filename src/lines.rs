@@ -4,7 +4,7 @@ use crate::sys;
 
 /// Room for a line, and so what a look at the maps takes of the stack: it may be the 12 KiB one of a signal handler. What of a
 /// longer line is cut is the end of a long path.
-const LINE: usize = 768;
+pub const LINE: usize = 768;
 
 /// Calls `each` for every line of a file until it returns false. Lines longer than the buffer arrive cut, once. Returns
 /// false when the file could not be opened or read.
@@ -12,12 +12,16 @@ pub fn for_each_line(path: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> bool {
     let Ok(fd) = sys::open(path, libc::O_RDONLY, 0) else {
         return false;
     };
-    let complete = read_lines(fd, &mut each);
+    let complete = read_lines(|room| sys::read(fd, room), &mut each);
     sys::close(fd);
     complete
 }
 
-fn read_lines(fd: usize, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
+/// The same for whatever `read` fills a buffer with; it answers 0 at the end.
+pub fn read_lines(
+    mut read: impl FnMut(&mut [u8]) -> sys::SysResult,
+    each: &mut impl FnMut(&[u8]) -> bool,
+) -> bool {
     let mut buffer = [0u8; LINE];
     let mut filled = 0;
     // Set while the rest of a line that was longer than the buffer is thrown away.
@@ -26,7 +30,7 @@ fn read_lines(fd: usize, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
         let Some(room) = buffer.get_mut(filled..) else {
             return false;
         };
-        let got = match sys::read(fd, room) {
+        let got = match read(room) {
             Ok(got) => got,
             Err(libc::EINTR) => continue,
             Err(_) => return false,
@@ -76,9 +80,31 @@ pub fn parse_number(digits: &[u8], base: u32) -> Option<u64> {
     })
 }
 
+/// Bytes, from what files such as `/proc/meminfo` say after a colon: `   1234 kB`.
+pub fn parse_kib(rest: &[u8]) -> Option<u64> {
+    let digits = rest.trim_ascii().split(|&byte| byte == b' ').next()?;
+    Some(parse_number(digits, 10)?.saturating_mul(1024))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However the kernel hands the text out, every line arrives once, and whole if it fits.
+        #[test]
+        fn lines_do_not_depend_on_the_pieces(piece in any::<u8>(), text in "([a-z ]{0,1600}\n){0,6}[a-z]{0,900}") {
+            crate::fuzz::maps(&[&[piece], text.as_bytes()].concat());
+        }
+
+        #[test]
+        fn numbers_are_read_back(number in any::<u64>()) {
+            prop_assert_eq!(parse_number(format!("{number}").as_bytes(), 10), Some(number));
+            prop_assert_eq!(parse_number(format!("{number:x}").as_bytes(), 16), Some(number));
+            prop_assert_eq!(parse_number(format!("{number}0").as_bytes(), 10), number.checked_mul(10));
+        }
+    }
 
     #[test]
     fn every_line_of_a_long_file_arrives_once() {

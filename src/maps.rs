@@ -91,7 +91,7 @@ fn for_each(mut each: impl FnMut(Mapping, &[u8]) -> bool) -> bool {
 
 /// Follows the list of mappings and knows which loaded object each belongs to.
 #[derive(Default)]
-struct Walk {
+pub struct Walk {
     head: Option<Mapping>,
     /// The head's object has had an executable mapping: a further beginning of the same file is a second copy of it.
     has_text: bool,
@@ -99,7 +99,7 @@ struct Walk {
 
 impl Walk {
     /// Takes the next mapping; the load address of the object that it is part of.
-    fn take(&mut self, mapping: &Mapping) -> Option<usize> {
+    pub fn take(&mut self, mapping: &Mapping) -> Option<usize> {
         let same = self.head.is_some_and(|head| head.file == mapping.file);
         let begins = mapping.is_file()
             && mapping.offset == 0
@@ -199,6 +199,19 @@ impl ObjectMemory {
             *slot = (mapping.start, mapping.end);
             self.used += 1;
         }
+    }
+
+    /// One range of memory, as if an object had been loaded there.
+    #[cfg(any(test, fuzzing))]
+    pub fn pretend(start: usize, len: usize) -> Self {
+        let mut ranges = [(0, 0); OBJECT_MAPPINGS];
+        ranges[0] = (start, start + len);
+        ObjectMemory { ranges, used: 1 }
+    }
+
+    /// Whether a whole word at the address is the object's.
+    pub fn holds_word(&self, address: usize) -> bool {
+        self.spans(address) && self.spans(address.saturating_add(size_of::<usize>() - 1))
     }
 
     /// Whether the address lies between the object's first and last byte.

@@ -1,8 +1,7 @@
 //! Populates a range ahead of the copies, unit by unit, with as many threads as come by. It never stores a value, so a
 //! copy need not wait for it and a thread that comes late spoils nothing.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
+use crate::sync::{constructor, fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sys;
 
 const HUGE: usize = 2 << 20;
@@ -46,34 +45,33 @@ pub struct Prefault {
     bytes: AtomicU64,
     finished_ns: AtomicU64,
     /// Errno of the last refused population; 0 = none.
-    refused: AtomicI32,
+    refused: AtomicU32,
     slow: AtomicU32,
     /// Bytes from `start` on that get the advice together: the whole mapping, so that it stays one.
     advised: AtomicUsize,
 }
 
 impl Prefault {
-    /// Nothing to do.
-    pub const fn new() -> Self {
-        const fn zero() -> AtomicUsize {
-            AtomicUsize::new(0)
-        }
-        Prefault {
-            start: zero(),
-            end: zero(),
-            how: AtomicU32::new(0),
-            unit: AtomicUsize::new(HUGE),
-            units: zero(),
-            next: zero(),
-            done: zero(),
-            active: AtomicU32::new(0),
-            limit: AtomicU32::new(0),
-            mark: zero(),
-            bytes: AtomicU64::new(0),
-            finished_ns: AtomicU64::new(0),
-            refused: AtomicI32::new(0),
-            slow: AtomicU32::new(0),
-            advised: zero(),
+    constructor! {
+        /// Nothing to do.
+        pub fn new() -> Self {
+            Prefault {
+                start: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
+                how: AtomicU32::new(0),
+                unit: AtomicUsize::new(HUGE),
+                units: AtomicUsize::new(0),
+                next: AtomicUsize::new(0),
+                done: AtomicUsize::new(0),
+                active: AtomicU32::new(0),
+                limit: AtomicU32::new(0),
+                mark: AtomicUsize::new(0),
+                bytes: AtomicU64::new(0),
+                finished_ns: AtomicU64::new(0),
+                refused: AtomicU32::new(0),
+                slow: AtomicU32::new(0),
+                advised: AtomicUsize::new(0),
+            }
         }
     }
 
@@ -103,9 +101,11 @@ impl Prefault {
         self.units.store(len.div_ceil(unit), Ordering::Release);
     }
 
-    /// Sets the range to nothing, and the account too.
+    /// Sets the range to nothing, and the account too. A range that was given up and is then found idle is touched no more.
     pub fn disarm(&self) {
-        self.units.store(0, Ordering::SeqCst);
+        self.units.store(0, Ordering::Release);
+        // Before any look at `active`: see `step`.
+        fence(Ordering::SeqCst);
         self.refused.store(0, Ordering::Relaxed);
         self.slow.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Prefault {
     pub fn refusal(&self) -> Option<i32> {
         match self.refused.load(Ordering::Acquire) {
             0 => None,
-            errno => Some(errno),
+            errno => Some(errno as i32),
         }
     }
 
@@ -184,9 +184,12 @@ impl Prefault {
         if self.active.load(Ordering::Relaxed) >= limit {
             return false;
         }
-        let allowed = self.active.fetch_add(1, Ordering::SeqCst) < limit;
-        // Looked at again: who set the range to nothing and then saw nobody at work may have taken it away.
-        let did = allowed && self.populate_next(self.units.load(Ordering::SeqCst));
+        let allowed = self.active.fetch_add(1, Ordering::Relaxed) < limit;
+        // Looked at once more, now that others can see us: between the first look and here this thread may have been stopped,
+        // the range given up, found idle and made somebody else's.
+        fence(Ordering::SeqCst);
+        let still = self.units.load(Ordering::Acquire) == units;
+        let did = allowed && still && self.populate_next(units);
         self.active.fetch_sub(1, Ordering::Release);
         did
     }
@@ -241,7 +244,7 @@ impl Prefault {
         // SAFETY: populating changes no contents.
         let populate = || unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) };
         if let Err(errno) = sys::again(populate) {
-            self.refused.store(errno, Ordering::Release);
+            self.refused.store(errno as u32, Ordering::Release);
         }
     }
 }

@@ -117,7 +117,39 @@ mod tests {
         }
     }
 
+    /// Flags of which every bit matters, near the driver's.
+    fn flags() -> impl Strategy<Value = i32> {
+        prop_oneof![
+            Just(DRIVER.flags),
+            (0u32..31).prop_map(|bit| DRIVER.flags ^ (1 << bit)),
+            any::<i32>(),
+        ]
+    }
+
     proptest! {
+        /// The rule once more, in other words.
+        #[test]
+        fn it_matches_exactly_when_the_rule_says_so(
+            flags in flags(),
+            prot in prop_oneof![3 => Just(3), 1 => 0..8i32],
+            addr in prop_oneof![3 => Just(0usize), 1 => any::<usize>()],
+            offset in prop_oneof![3 => Just(0i64), 1 => any::<i64>()],
+            len in prop_oneof![any::<usize>(), SMALLEST - 2..SMALLEST + 2, Just(usize::MAX / 4), Just(usize::MAX / 4 + 1)],
+            fd in any::<i32>(),
+        ) {
+            let args = MapArgs { addr, len, prot, flags, fd, offset };
+            let kind = [libc::MAP_PRIVATE, libc::MAP_ANONYMOUS, libc::MAP_POPULATE];
+            let allowed = [libc::MAP_NORESERVE, libc::MAP_STACK];
+            let wanted = (0..32).all(|bit| {
+                let bit = 1i32.wrapping_shl(bit);
+                let set = flags & bit != 0;
+                if kind.contains(&bit) { set } else { !set || allowed.contains(&bit) }
+            });
+            let room = len >> 20 >= 32 && len <= usize::MAX >> 2;
+            prop_assert_eq!(args.looks_like_buffer(), wanted && room && prot == 3 && addr == 0 && offset == 0);
+            prop_assert_eq!(args.is_fixed(), flags & 0x10 != 0);
+        }
+
         #[test]
         fn only_private_anonymous_populate_matches(flags in any::<i32>(), prot in any::<i32>(), len in any::<usize>()) {
             let args = MapArgs { flags, prot, len, ..DRIVER };

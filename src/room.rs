@@ -1,7 +1,7 @@
 //! Whether there is room for a buffer: in the machine, in the control groups, in the limits of the process. Where it is tight
 //! the driver's own request must go through unchanged: what the shim maps besides would be missing to the driver afterwards.
 
-use crate::lines::{for_each_line, parse_number};
+use crate::lines::{for_each_line, parse_kib};
 use crate::{cgroup, sys};
 
 /// What the driver maps and touches besides its buffer before a checkpoint is over: two staging buffers of 2 MiB for each of
@@ -72,9 +72,7 @@ fn field(path: &str, key: &[u8]) -> Option<u64> {
     let mut value = None;
     for_each_line(path.as_bytes(), |line| match line.strip_prefix(key) {
         Some(rest) => {
-            let digits = rest.trim_ascii().split(|&byte| byte == b' ').next();
-            let kib = digits.and_then(|digits| parse_number(digits, 10));
-            value = kib.map(|kib| kib.saturating_mul(1024));
+            value = parse_kib(rest);
             false
         }
         None => true,

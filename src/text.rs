@@ -64,6 +64,30 @@ impl<const N: usize> fmt::Write for Text<N> {
 mod tests {
     use super::*;
     use core::fmt::Write;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever is appended and taken back, it holds the beginning of what a plain string would, and says when it cuts.
+        #[test]
+        fn it_is_a_string_that_ends(pieces in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12), 0usize..40), 0..12)) {
+            let mut text = Text::<24>::new();
+            let mut whole: Vec<u8> = Vec::new();
+            for (takes_back, piece, length) in pieces {
+                if takes_back {
+                    text.truncate(length);
+                    whole.truncate(length.min(text.len()));
+                } else {
+                    let cut = text.is_cut();
+                    text.push(&piece);
+                    whole.extend_from_slice(&piece);
+                    prop_assert_eq!(text.is_cut(), cut || whole.len() > 24);
+                    whole.truncate(24);
+                }
+                prop_assert_eq!(text.as_bytes(), &whole[..]);
+                prop_assert_eq!(text.len(), whole.len());
+            }
+        }
+    }
 
     #[test]
     fn what_does_not_fit_is_cut_and_said() {

@@ -29,6 +29,8 @@ pub mod exit;
 pub mod flow;
 pub mod foreign_file;
 pub mod foreign_text;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod generate;
 pub mod gpus;
 pub mod grammar;

@@ -1,10 +1,9 @@
 //! A helper's life: copy, populate, look again, leave.
 
-use core::sync::atomic::Ordering;
-
 use cudasnap_wire::End;
 
 use super::{Crew, CREW};
+use crate::sync::{spin_loop, Ordering};
 use crate::sys;
 
 /// A crew that has had no copy for so long leaves by itself. The longest pause of a running loop was 4.1 ms, the driver's
@@ -57,8 +56,9 @@ impl Crew {
     }
 }
 
-/// A helper's life. Runs on a stack of ours with the caller's thread-local storage: no libc, no panic, nothing thread-local.
-pub(super) unsafe extern "C" fn live(argument: usize) -> ! {
+/// A helper's life; its thread ends with it. Runs on a stack of ours with the caller's thread-local storage: no libc, no
+/// panic, nothing thread-local.
+pub(super) unsafe extern "C" fn live(argument: usize) {
     let index = argument >> 32;
     let epoch = argument as u32;
     name_thread(index);
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn live(argument: usize) -> ! {
         }
         idle = idle.wrapping_add(1).max(1);
         if idle < SPINS {
-            core::hint::spin_loop();
+            spin_loop();
         } else {
             sys::sched_yield();
         }
@@ -94,7 +94,6 @@ pub(super) unsafe extern "C" fn live(argument: usize) -> ! {
             }
         }
     }
-    sys::exit_thread()
 }
 
 /// Names a helper `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.

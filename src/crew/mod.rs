@@ -4,8 +4,6 @@
 //! touch no thread-local storage (they share the caller's) and cannot panic. The caller can finish every job alone; it
 //! waits only for a part that a live helper has begun. See docs/crew.md for the protocol and why no state is lost.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-
 mod helper;
 
 use cudasnap_wire::End;
@@ -14,6 +12,9 @@ use crate::board::{Board, Part, CALLER};
 use crate::copy::kernel::Copy;
 use crate::copy::plan;
 use crate::prefault::Prefault;
+use crate::sync::{
+    constructor, shared, spin_loop, words, AtomicPtr, AtomicU32, AtomicU64, Ordering,
+};
 use crate::sys;
 
 /// Most helpers of a crew.
@@ -45,18 +46,10 @@ pub struct Crew {
     left: AtomicPtr<AtomicU32>,
 }
 
-/// The one crew: a process copies one buffer at a time.
-pub static CREW: Crew = Crew {
-    epoch: AtomicU32::new(0),
-    board: Board::new(),
-    prefault: Prefault::new(),
-    tids: [const { AtomicU32::new(0) }; HELPERS],
-    born_ns: AtomicU64::new(0),
-    last_copy_ns: AtomicU64::new(0),
-    copying: AtomicU32::new(0),
-    copy_began_ns: AtomicU64::new(0),
-    left: AtomicPtr::new(core::ptr::null_mut()),
-};
+shared! {
+    /// The one crew: a process copies one buffer at a time.
+    pub static CREW: Crew = Crew::new();
+}
 
 /// The call that begins a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +70,23 @@ pub struct Recruited {
 }
 
 impl Crew {
+    constructor! {
+        /// Nobody.
+        pub fn new() -> Self {
+            Crew {
+                epoch: AtomicU32::new(0),
+                board: Board::new(),
+                prefault: Prefault::new(),
+                tids: words![AtomicU32::new(0); HELPERS],
+                born_ns: AtomicU64::new(0),
+                last_copy_ns: AtomicU64::new(0),
+                copying: AtomicU32::new(0),
+                copy_began_ns: AtomicU64::new(0),
+                left: AtomicPtr::new(core::ptr::null_mut()),
+            }
+        }
+    }
+
     /// Begins a phase, or begins it anew after the crew left. `first` is the call that begins it: from a request on, the crew
     /// waits for prefault or a first copy; from a copy on, for the next. `left` is where a crew that leaves by itself writes
     /// why: [`End::Idle`] or [`End::NoCopy`] instead of [`End::Running`].
@@ -250,7 +260,7 @@ impl Crew {
         }
         *looks += 1;
         match *looks {
-            0..4096 => core::hint::spin_loop(),
+            0..4096 => spin_loop(),
             // Its CPU may be ours, or somebody has stopped it: the kernel wakes this when the helper dies.
             4096..8192 => sys::sched_yield(),
             _ if is_gone(tid, id) => {}
@@ -313,3 +323,10 @@ fn is_gone(tid: &AtomicU32, id: u32) -> bool {
 
 #[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
 mod tests;
+
+/// The crew is one per process: tests take turns.
+#[cfg(test)]
+pub fn take_turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -2,10 +2,8 @@ use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
 use crate::prefault::How;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::MutexGuard;
 
-/// The crew is one per process: tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
 static LEFT: AtomicU32 = AtomicU32::new(0);
 
 struct Phase {
@@ -15,7 +13,7 @@ struct Phase {
 
 impl Phase {
     fn begin() -> Self {
-        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let turn = take_turn();
         // SAFETY: a new mapping anywhere.
         let stacks =
             unsafe { sys::mmap(0, STACKS, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }

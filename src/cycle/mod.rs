@@ -227,3 +227,6 @@ fn enter_anew(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     region::forget_others(pid);
     Some(state)
 }
+
+#[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
+mod tests;

@@ -121,11 +121,12 @@ fn unmap_while_busy(region: &Region, addr: usize, len: usize) -> Fate {
 fn lose_while_busy(region: &Region) {
     record::step(Step::Disturbed);
     region::remove(region.start);
-    if CREW.prefault.touches(region.start, region.mapped) {
-        CREW.prefault.disarm();
-    }
     if CREW.alive() > 0 {
         CREW.dismiss();
+    }
+    // No helper begins anything on the range any more, whoever has the state.
+    if CREW.prefault.touches(region.start, region.mapped) {
+        CREW.prefault.disarm();
     }
 }
 

@@ -3,15 +3,21 @@
 
 mod clock;
 mod file;
+#[cfg(cudasnap_pthread)]
+mod pthread;
 mod thread;
 
 use core::ffi::c_void;
 
 pub use clock::{is_past, now_ns, thread_cpu_ns, unix_ns};
 pub use file::{close, open, read, read_own, write, write_if_wanted};
+#[cfg(cudasnap_pthread)]
+pub use pthread::start_thread;
+#[cfg(not(cudasnap_pthread))]
+pub use thread::start_thread;
 pub use thread::{
-    allowed_cpus, block_signals, exit_thread, futex_wait, getpid, gettid, is_on_signal_stack,
-    limit, restore_signals, sched_yield, set_thread_name, start_thread, thread_exists, thread_name,
+    allowed_cpus, block_signals, futex_wait, getpid, gettid, is_on_signal_stack, limit,
+    restore_signals, sched_yield, set_thread_name, thread_exists, thread_name,
 };
 
 /// Result of a raw call: the kernel's value, or the positive errno.

@@ -183,8 +183,8 @@ pub fn restore_signals(mask: u64) {
     };
 }
 
-/// What a helper thread runs; it must not return.
-pub type ThreadEntry = unsafe extern "C" fn(usize) -> !;
+/// What a helper thread runs; the thread ends when it returns.
+pub type ThreadEntry = unsafe extern "C" fn(usize);
 
 /// Starts a thread of this process with plain `clone` (container seccomp profiles refuse clone3) on the given stack. The
 /// kernel writes its id to `tid` before it runs, and clears and wakes `tid` when it is gone.
@@ -192,7 +192,7 @@ pub type ThreadEntry = unsafe extern "C" fn(usize) -> !;
 /// # Safety
 /// `stack_top` must be 16-byte aligned and the stack below it unused until `tid` is 0 again; `tid` must live as long. The
 /// thread shares the caller's thread-local storage: `entry` must not touch any, nor call libc.
-#[cfg(all(target_arch = "x86_64", not(cudasnap_portable)))]
+#[cfg(all(target_arch = "x86_64", not(any(cudasnap_portable, cudasnap_pthread))))]
 pub unsafe fn start_thread(
     stack_top: usize,
     tid: &core::sync::atomic::AtomicU32,
@@ -208,7 +208,8 @@ pub unsafe fn start_thread(
         | libc::CLONE_PARENT_SETTID
         | libc::CLONE_CHILD_CLEARTID;
     let value: isize;
-    // SAFETY: the child starts on its own stack with the entry and the argument in registers and never comes back here.
+    // SAFETY: the child starts on its own stack with the entry and the argument in registers, and ends here: it alone, since
+    // this is the kernel's exit and not libc's.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -217,6 +218,9 @@ pub unsafe fn start_thread(
             "xor ebp, ebp",
             "mov rdi, r12",
             "call r13",
+            "mov eax, {exit}",
+            "xor edi, edi",
+            "syscall",
             "ud2",
             "2:",
             inlateout("rax") libc::SYS_clone as isize => value,
@@ -228,6 +232,7 @@ pub unsafe fn start_thread(
             in("r12") argument,
             in("r13") entry,
             lateout("rcx") _, lateout("r11") _,
+            exit = const libc::SYS_exit,
         );
     }
     super::check(value)
@@ -237,7 +242,7 @@ pub unsafe fn start_thread(
 ///
 /// # Safety
 /// None needed: it only refuses.
-#[cfg(not(all(target_arch = "x86_64", not(cudasnap_portable))))]
+#[cfg(not(any(all(target_arch = "x86_64", not(cudasnap_portable)), cudasnap_pthread)))]
 pub unsafe fn start_thread(
     _stack_top: usize,
     _tid: &core::sync::atomic::AtomicU32,
@@ -245,12 +250,4 @@ pub unsafe fn start_thread(
     _argument: usize,
 ) -> SysResult {
     Err(libc::ENOSYS)
-}
-
-/// Ends the calling thread, and it alone.
-pub fn exit_thread() -> ! {
-    loop {
-        // SAFETY: SYS_exit does not come back; only helper threads call this.
-        let _ = unsafe { call6(libc::SYS_exit, 0, 0, 0, 0, 0, 0) };
-    }
 }

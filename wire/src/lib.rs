@@ -11,10 +11,13 @@
 mod names;
 mod options;
 mod record;
+mod seq;
+mod sync;
 
 pub use names::{Direction, End, Mode, PageKind, Slot, SlotState, Step};
 pub use options::{OptionSpec, Options, OPTIONS};
 pub use record::{
-    Buffer, Complaint, Counters, Phase, Record, Seq, Slots, BUILD_ID_BYTES, COMPLAINTS, HISTORY,
-    MAGIC, SYMBOL, VERSION,
+    Buffer, Complaint, Counters, Phase, Record, Slots, BUILD_ID_BYTES, COMPLAINTS, HISTORY, MAGIC,
+    SYMBOL, VERSION,
 };
+pub use seq::Seq;

@@ -1,8 +1,8 @@
 //! The record itself.
 
-use core::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 
-use crate::{Options, Slot, Step, OPTIONS};
+use crate::{Options, Seq, Slot, Step, OPTIONS};
 
 /// First eight bytes of a record: `CUDASNAP` in memory order.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CUDASNAP");
@@ -21,39 +21,6 @@ const STEPS: usize = 48;
 const SLOTS: usize = 15;
 const _: () =
     assert!(OPTIONS.len() <= COMPLAINTS && Step::ALL.len() <= STEPS && Slot::ALL.len() <= SLOTS);
-
-/// Sequence counter of a block: odd while the block is being written. One writer at a time.
-#[repr(transparent)]
-#[derive(Debug)]
-pub struct Seq(AtomicU32);
-
-impl Seq {
-    /// A counter at rest.
-    pub const fn new() -> Self {
-        Seq(AtomicU32::new(0))
-    }
-
-    /// Marks the block as being written, runs `body`, marks it as consistent again.
-    pub fn write(&self, body: impl FnOnce()) {
-        // Odd whatever it was: a writer that was lost in the middle (fork at that instant) must not turn the meaning round.
-        let odd = self.0.load(Ordering::Relaxed) | 1;
-        self.0.store(odd, Ordering::Relaxed);
-        fence(Ordering::Release);
-        body();
-        self.0.store(odd.wrapping_add(1), Ordering::Release);
-    }
-
-    /// The counter now. A copy of the block is consistent when two readings around it are equal and even.
-    pub fn read(&self) -> u32 {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-impl Default for Seq {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 /// One phase: a checkpoint or a restore, from its first call to its end. Times are nanoseconds of `CLOCK_MONOTONIC`
 /// differences taken inside this phase; none spans two phases.

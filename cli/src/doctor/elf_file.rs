@@ -80,7 +80,10 @@ impl<'a> Library<'a> {
             .iter()
             .filter(|header| header.p_type(endian) == elf::PT_GNU_RELRO);
         let relro: Vec<_> = relro
-            .map(|header| header.p_vaddr(endian)..header.p_vaddr(endian) + header.p_memsz(endian))
+            .map(|header| {
+                let start = header.p_vaddr(endian);
+                start..start.saturating_add(header.p_memsz(endian))
+            })
             .collect();
         let relocations = self.file.dynamic_relocations().into_iter().flatten();
         let named = relocations.filter_map(|(address, relocation)| {

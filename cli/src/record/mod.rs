@@ -251,7 +251,7 @@ fn check(target: &Target, address: u64, size: u64) -> Result<(), RecordError> {
     check_head(&*copy_record(target, address)?)
 }
 
-fn check_head(record: &Record) -> Result<(), RecordError> {
+pub(crate) fn check_head(record: &Record) -> Result<(), RecordError> {
     if record.magic.load(Relaxed) != MAGIC {
         return Err(RecordError::NotARecord);
     }

@@ -193,6 +193,28 @@ fn parse<T: Message + Default>(bytes: &[u8], kind: u32) -> Result<Vec<T>, String
     Ok(found)
 }
 
+/// Takes bytes for an image of each kind in turn: what was read is still there when more follows.
+#[cfg(any(test, fuzzing))]
+pub fn parse_any(bytes: &[u8]) {
+    fn check<T: Message + Default + PartialEq>(bytes: &[u8], kind: u32) {
+        let head = [COMMON.to_le_bytes(), kind.to_le_bytes()].concat();
+        let whole = [&head, bytes].concat();
+        let Ok(found) = parse::<T>(&whole, kind) else {
+            return;
+        };
+        let longer = [&whole[..], &0u32.to_le_bytes()].concat();
+        if let Ok(more) = parse::<T>(&longer, kind) {
+            assert!(more.starts_with(&found) && more.len() == found.len() + 1);
+        }
+    }
+    let _ = parse::<FileEntry>(bytes, FILES);
+    let body = bytes.get(8..).unwrap_or_default();
+    check::<FileEntry>(body, FILES);
+    check::<RegularFile>(body, REGULAR_FILES);
+    check::<Memory>(body, MEMORY);
+    check::<Remap>(body, REMAPS);
+}
+
 fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*head), rest))

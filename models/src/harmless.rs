@@ -1,0 +1,105 @@
+//! Accesses that can be made weaker without harm, as far as the models see, and why.
+
+use crate::mutate::Kind;
+
+pub struct Harmless {
+    /// Part of the path of the source file.
+    pub file: &'static str,
+    /// Part of the source line.
+    pub line: &'static str,
+    pub kind: Kind,
+    pub why: &'static str,
+}
+
+pub const LIST: &[Harmless] = &[
+    Harmless {
+        file: "src/board.rs",
+        line: "word.store(generation << 8 | FREE, Ordering::Release);",
+        kind: Kind::Weak,
+        why: "who claims a part has read the generation, whose own release comes later",
+    },
+    Harmless {
+        file: "src/board.rs",
+        line: "word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)",
+        kind: Kind::Weak,
+        why: "the generation's acquire comes before it and the release of `finish` after it",
+    },
+    Harmless {
+        file: "src/board.rs",
+        line: "let index = self.hint.fetch_add(1, Ordering::Relaxed);",
+        kind: Kind::Torn,
+        why: "the counter is a hint: what it hands out twice is claimed once, what it skips is found by the last look",
+    },
+    Harmless {
+        file: "src/prefault.rs",
+        line: "self.refused.load(Ordering::Acquire) != 0",
+        kind: Kind::Weak,
+        why: "asked after `is_done`, whose acquire orders it",
+    },
+    Harmless {
+        file: "src/prefault.rs",
+        line: "let units = self.units.load(Ordering::Acquire);",
+        kind: Kind::Weak,
+        why: "the second look at `units` acquires too",
+    },
+    Harmless {
+        file: "src/prefault.rs",
+        line: "let still = self.units.load(Ordering::Acquire) == units;",
+        kind: Kind::Weak,
+        why: "the first look at `units` acquires too",
+    },
+    Harmless {
+        file: "src/crew/helper.rs",
+        line: "while CREW.epoch.load(Ordering::Acquire) == epoch {",
+        kind: Kind::Weak,
+        why: "who leaves reads nothing afterwards",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "self.copying.store(",
+        kind: Kind::Weak,
+        why: "a helper asks it only whether to stay",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "self.epoch.fetch_add(1, Ordering::SeqCst);",
+        kind: Kind::Weak,
+        why: "nothing is published with it",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "self.epoch.fetch_add(1, Ordering::SeqCst);",
+        kind: Kind::Torn,
+        why: "two that end a phase at once may count one: the number is another one all the same",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: ".any(|tid| tid.load(Ordering::Acquire) == 0);",
+        kind: Kind::Weak,
+        why: "looked at again before a stack is taken",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "if id == 0 || is_gone(tid, id) || sys::now_ns() >= deadline {",
+        kind: Kind::Weak,
+        why: "only a wait: `alive` looks again before anything is unmapped",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
+        kind: Kind::Weak,
+        why: "the proof is the kernel's answer before it",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
+        kind: Kind::Torn,
+        why: "of a thread that does not exist the word changes only to 0, and only its recruiter gives it a new one",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
+        kind: Kind::Blind,
+        why: "as above",
+    },
+];

@@ -1,0 +1,270 @@
+//! Whole cycles inside one process: a library of the driver's shape asks, copies through its own slots and lets go. Everything but
+//! that library is this crate, so that ThreadSanitizer and AddressSanitizer see all of it (scripts/proofs).
+
+use std::ffi::{c_int, c_void, CString};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{MutexGuard, OnceLock};
+
+use super::*;
+use crate::config::Config;
+use crate::cycle::{release, request};
+use crate::got::Libcuda;
+use crate::request::MapArgs;
+use crate::{maps, startup};
+use cudasnap_wire::Direction;
+
+type CopyCall = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
+type UnmapCall = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+
+/// The driver's library, loaded.
+struct Driver {
+    base: usize,
+    memcpy: CopyCall,
+    memmove: CopyCall,
+    munmap: UnmapCall,
+}
+
+const CHUNK: usize = 2 << 20;
+const LEN: usize = (40 << 20) + 12_345;
+
+fn build() -> std::path::PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim-tests/hostile/fakecuda.c");
+    let folder = std::env::temp_dir().join(format!("cudasnap-cycle-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // It is known by its own name, not by that of its file: other tests look for a file of that name in vain.
+    let library = folder.join("driver.so");
+    let status = Command::new("cc")
+        .args(["-O2", "-fno-builtin", "-fPIC", "-shared"])
+        .args([
+            "-Wl,-soname,libcuda.so.1,-Bsymbolic",
+            "-Wl,-z,lazy,-z,norelro",
+        ])
+        .arg("-o")
+        .args([&library, &source])
+        .status()
+        .expect("cc");
+    assert!(status.success());
+    library
+}
+
+fn driver() -> &'static Driver {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    DRIVER.get_or_init(|| {
+        // The options of the hooks are those of the environment: none.
+        let hook = std::panic::take_hook();
+        startup::start();
+        std::panic::set_hook(hook);
+        let library = build();
+        let name = CString::new(library.to_str().unwrap()).unwrap();
+        // SAFETY: a terminated path; the library has no constructor.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        assert!(!handle.is_null());
+        std::fs::remove_dir_all(library.parent().unwrap()).unwrap();
+        let find = |name: &std::ffi::CStr| {
+            // SAFETY: a handle that stays open, a terminated name.
+            let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+            assert!(!address.is_null(), "{name:?}");
+            address
+        };
+        let copy = |name| {
+            // SAFETY: fakecuda.c says so.
+            unsafe { std::mem::transmute::<*mut c_void, CopyCall>(find(name)) }
+        };
+        let munmap = find(c"fake_munmap");
+        Driver {
+            base: maps::object_of(munmap as usize).unwrap().base,
+            memcpy: copy(c"fake_memcpy"),
+            memmove: copy(c"fake_memmove"),
+            // SAFETY: as above.
+            munmap: unsafe { std::mem::transmute::<*mut c_void, UnmapCall>(munmap) },
+        }
+    })
+}
+
+/// One process has one crew, one state and one table of slots.
+struct Turn(
+    #[allow(dead_code)] MutexGuard<'static, ()>,
+    #[allow(dead_code)] MutexGuard<'static, ()>,
+);
+
+fn turn() -> Turn {
+    Turn(crate::crew::take_turn(), crate::fuzz::take_turn())
+}
+
+fn request(config: &Config) -> *mut u8 {
+    let args = MapArgs {
+        addr: 0,
+        len: LEN,
+        prot: 3,
+        flags: 0x8022,
+        fd: -1,
+        offset: 0,
+    };
+    let libcuda = Libcuda::at(driver().base).expect("a libcuda");
+    // SAFETY: a new mapping anywhere.
+    let pass = || unsafe { sys::mmap(0, LEN, 3, args.flags, -1, 0) };
+    request::answer(&args, config, &libcuda, pass).expect("a buffer") as *mut u8
+}
+
+/// Blocks that differ in their first word: built fast enough for a build without optimisation.
+fn pattern(seed: usize) -> Vec<u8> {
+    const BLOCK: usize = 4096;
+    let block: Vec<u8> = (0..BLOCK)
+        .map(|at| (at.wrapping_mul(seed) >> 3) as u8)
+        .collect();
+    let mut bytes = Vec::with_capacity(LEN + BLOCK);
+    for number in 0..LEN.div_ceil(BLOCK) {
+        bytes.extend_from_slice(&(number * seed).to_ne_bytes());
+        bytes.extend_from_slice(&block[8..]);
+    }
+    bytes.truncate(LEN);
+    bytes
+}
+
+/// Copies the whole buffer chunk by chunk through the driver's slots; a chunk may end anywhere.
+fn copies(direction: Direction, buffer: *mut u8, bytes: &mut [u8], chunk: usize) {
+    let mut staging = vec![0u8; chunk];
+    for (number, piece) in bytes.chunks_mut(chunk).enumerate() {
+        let call = if number % 2 == 0 {
+            driver().memcpy
+        } else {
+            driver().memmove
+        };
+        // SAFETY: inside the buffer and the staging memory.
+        unsafe {
+            let inside = buffer.add(number * chunk);
+            if direction == Direction::Checkpoint {
+                staging[..piece.len()].copy_from_slice(piece);
+                call(inside.cast(), staging.as_ptr().cast(), piece.len());
+                // The device writes the next chunk over the one that was copied.
+                staging.fill(0xaa);
+            } else {
+                call(staging.as_mut_ptr().cast(), inside.cast(), piece.len());
+                piece.copy_from_slice(&staging[..piece.len()]);
+            }
+        }
+    }
+    let phase = &record::get().current;
+    assert_eq!(phase.copied.load(Relaxed), LEN as u64);
+    assert_eq!(phase.direction.load(Relaxed), direction.number());
+    assert_eq!(phase.end.load(Relaxed), End::Covered.number());
+    wait_until_alone();
+}
+
+/// At once on a quiet machine; on a busy one a helper may be late.
+fn wait_until_alone() {
+    let deadline = sys::now_ns() + 60_000_000_000;
+    while CREW.alive() > 0 {
+        assert!(sys::now_ns() < deadline);
+        std::thread::yield_now();
+    }
+}
+
+/// A checkpoint and a restore; the buffer is still there when it returns.
+fn cycle(config: &Config, seed: usize, chunk: usize) -> *mut u8 {
+    let buffer = request(config);
+    let mut bytes = pattern(seed);
+    copies(Direction::Checkpoint, buffer, &mut bytes, chunk);
+    bytes.fill(0);
+    copies(Direction::Restore, buffer, &mut bytes, chunk);
+    assert!(bytes == pattern(seed));
+    buffer
+}
+
+fn helpers_started() -> u64 {
+    record::get().counters.helpers_started.load(Relaxed)
+}
+
+#[test]
+fn cycles_through_the_slots_are_right_with_any_number_of_threads() {
+    let _turn = turn();
+    let before = helpers_started();
+    for (threads, chunk) in [(0, CHUNK), (1, CHUNK), (2, CHUNK / 2 + 77), (5, 3 * CHUNK)] {
+        let config = Config {
+            threads,
+            ..Config::new()
+        };
+        let buffer = cycle(&config, threads as usize + 3, chunk);
+        // SAFETY: the driver lets its buffer go.
+        assert_eq!(unsafe { (driver().munmap)(buffer.cast(), LEN) }, 0);
+        assert_eq!(maps::writable(&[buffer as usize]), [false]);
+        assert!(!region::any());
+    }
+    if cpus_here() > 1 {
+        assert!(helpers_started() > before);
+    }
+}
+
+fn cpus_here() -> u32 {
+    crate::cpus::threads(0, 0, crate::cpus::Use::Fresh)
+}
+
+#[test]
+fn a_kept_buffer_is_given_again_and_dropped() {
+    let _turn = turn();
+    let config = Config {
+        keep: true,
+        ..Config::new()
+    };
+    let mut last: *mut u8 = std::ptr::null_mut();
+    for seed in 1..3 {
+        let buffer = cycle(&config, seed, CHUNK);
+        assert!(last.is_null() || last == buffer);
+        let fate = release::unmap(buffer as usize, LEN, &config, 0);
+        assert!(matches!(fate, release::Fate::Done(Ok(0))));
+        last = buffer;
+    }
+    assert_eq!(maps::writable(&[last as usize]), [true]);
+    release::drop_kept();
+    assert_eq!(maps::writable(&[last as usize]), [false]);
+}
+
+#[test]
+fn a_driver_that_stops_in_mid_loop_leaves_nobody() {
+    let _turn = turn();
+    let config = Config::new();
+    let buffer = request(&config);
+    let staging = vec![7u8; CHUNK];
+    // SAFETY: inside both ranges.
+    unsafe { (driver().memcpy)(buffer.cast(), staging.as_ptr().cast(), CHUNK) };
+    wait_until_alone();
+    // SAFETY: the driver lets its buffer go.
+    unsafe {
+        assert_eq!(*buffer.add(CHUNK - 1), 7);
+        assert_eq!((driver().munmap)(buffer.cast(), LEN), 0);
+    }
+    let again = cycle(&config, 9, CHUNK);
+    // SAFETY: as above.
+    assert_eq!(unsafe { (driver().munmap)(again.cast(), LEN) }, 0);
+}
+
+#[test]
+fn other_threads_may_look_up_and_copy_meanwhile() {
+    let _turn = turn();
+    let config = Config::new();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let (from, mut to) = (vec![1u8; 300_000], vec![0u8; 300_000]);
+            let mut rounds = 0u64;
+            while !stop.load(Relaxed) {
+                // SAFETY: two vectors of that length.
+                unsafe {
+                    (driver().memcpy)(to.as_mut_ptr().cast(), from.as_ptr().cast(), from.len())
+                };
+                assert!(to == from);
+                to.fill(0);
+                let _ = region::overlapping(0x1000, 0x1000);
+                rounds += 1;
+            }
+            rounds
+        });
+        let buffer = cycle(&config, 5, CHUNK);
+        // SAFETY: the driver lets its buffer go.
+        assert_eq!(unsafe { (driver().munmap)(buffer.cast(), LEN) }, 0);
+        stop.store(true, Relaxed);
+        assert!(other.join().unwrap() > 0);
+    });
+}
