@@ -106,7 +106,18 @@ impl Shimmed {
             None => library.to_string(),
         };
         environment.push(("LD_PRELOAD", &preload));
-        let app = driver.app(arguments, &environment);
+        let mut command = driver.command("simapp");
+        command.args(arguments).envs(environment.iter().copied());
+        Self::start_command(driver, &mut command)
+    }
+
+    /// Starts a command that becomes `simapp` under the shim in the same process.
+    ///
+    /// # Panics
+    /// When it does not start, or the shim is not in it.
+    #[must_use]
+    pub fn start_command(driver: &SimDriver, command: &mut Command) -> Self {
+        let app = App::start(command);
         let target = Target::new(app.pid() as i32);
         let record = Located::find(target).expect("the shim's record");
         let before = Holdings::of(target).expect("the program's holdings");
@@ -116,6 +127,15 @@ impl Shimmed {
             record,
             before,
         }
+    }
+
+    /// Looks for the record anew, in a process that was away: it must be where it was.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn find_record_again(&mut self) {
+        let record = Located::find(self.target()).expect("the shim's record");
+        assert_eq!(record, self.record);
     }
 
     /// The process.
