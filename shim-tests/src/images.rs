@@ -222,6 +222,24 @@ impl Subject {
         }
     }
 
+    /// Allows all its threads these processors alone.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn allow_processors(&self, numbers: &[usize]) {
+        // SAFETY: a set of bits.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        for &number in numbers {
+            // SAFETY: sets a bit within the set.
+            unsafe { libc::CPU_SET(number, &mut set) };
+        }
+        for (tid, _) in self.thread_files("comm") {
+            // SAFETY: the set is valid for the call.
+            let done = unsafe { libc::sched_setaffinity(tid, size_of_val(&set), &set) };
+            assert_eq!(done, 0, "thread {tid}");
+        }
+    }
+
     /// Lets it go on.
     pub fn release(&self) {
         self.signal(libc::SIGCONT);
@@ -432,6 +450,41 @@ impl Image {
         let complaints: Vec<&str> = lines.collect();
         format!("criu {action}: {}", complaints.join("\n"))
     }
+}
+
+/// Puts another build of a library in its place: as long as it was, with code at the same addresses, but another build id.
+///
+/// # Panics
+/// When it has none.
+pub fn replace_by_other_build(library: &Path) {
+    // A note's head: the lengths of name and id, the kind, the name.
+    const NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let mut bytes = std::fs::read(library).expect("the library");
+    let found = bytes.windows(NOTE.len()).position(|part| part == NOTE);
+    let id = found.expect("a build id") + NOTE.len();
+    for byte in &mut bytes[id..id + 20] {
+        *byte = !*byte;
+    }
+    // Not written over: whoever has it mapped keeps what it has.
+    let other = library.with_extension("new");
+    // With its mode, which CRIU compares too.
+    std::fs::copy(library, &other).expect("a library");
+    std::fs::write(&other, bytes).expect("a library");
+    std::fs::rename(&other, library).expect("a library");
+}
+
+/// Processors that this thread may use.
+#[must_use]
+pub fn allowed_processors() -> Vec<usize> {
+    // SAFETY: a set of bits.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is valid for the call.
+    let done = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) };
+    assert_eq!(done, 0, "the kernel's answer");
+    let all = 0..libc::CPU_SETSIZE as usize;
+    // SAFETY: reads a bit within the set.
+    all.filter(|&number| unsafe { libc::CPU_ISSET(number, &set) })
+        .collect()
 }
 
 /// An end of a pipe that a process has, and what CRIU calls it.

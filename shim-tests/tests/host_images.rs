@@ -3,8 +3,11 @@
 
 use std::time::{Duration, Instant};
 
+use cudasnap_cli::record::view::RecordView;
 use cudasnap_cli::record::Control as Word;
-use cudasnap_shim_tests::images::{remove_threads, Folder, Subject};
+use cudasnap_shim_tests::images::{
+    allowed_processors, remove_threads, replace_by_other_build, Folder, Subject,
+};
 use cudasnap_shim_tests::shimmed::{library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
 use cudasnap_wire::Step;
@@ -322,6 +325,146 @@ mod criu {
                 }
             });
         }
+    }
+
+    /// The other host has another build at the same path. CRIU refuses, by the build id, unless it is told to look at sizes only.
+    #[test]
+    #[ignore = "needs CRIU"]
+    fn another_build_of_the_library_is_refused_by_criu() {
+        let driver = SimDriver::build(false);
+        let folder = Folder::new();
+        let mut subject = with_own_library(&driver, &folder, &[]);
+        subject.must("lock");
+        subject.must("checkpoint");
+        let image = subject.dump(&folder);
+        let library = folder.file(OWN_LIBRARY);
+        let original = std::fs::read(&library).unwrap();
+        replace_by_other_build(&library);
+        let refused = image.try_bring_back(&[], &[]).expect("a refusal");
+        let why = |line: &str| line.contains(OWN_LIBRARY) && line.contains("build-ID");
+        assert!(refused.lines().any(why), "{refused}");
+        // Nothing is lost by that: with the build that it was dumped with it comes back.
+        std::fs::write(&library, original).unwrap();
+        image.bring_back(&[]);
+        subject.found_again();
+        subject.must("restore");
+        subject.must("unlock");
+        assert_eq!(subject.wrong_words(), 0);
+        assert_eq!(subject.shim().unwrap().steps_but(&[]), []);
+    }
+
+    #[test]
+    #[ignore = "needs CRIU"]
+    fn under_another_build_of_the_library_the_copies_are_plain() {
+        for options in [&[][..], &[("CUDASNAP_BUFFER", "keep")]] {
+            for state in ["running", "checkpointed"] {
+                let driver = SimDriver::build(false);
+                let folder = Folder::new();
+                let mut subject = with_own_library(&driver, &folder, options);
+                cycles_are_right(&mut subject, 1);
+                if state == "checkpointed" {
+                    subject.must("lock");
+                    subject.must("checkpoint");
+                }
+                let image = subject.dump(&folder);
+                replace_by_other_build(&folder.file(OWN_LIBRARY));
+                image.bring_back(&["--file-validation", "filesize"]);
+                subject.found_again();
+                let before = subject.shim().unwrap().record();
+                if state == "checkpointed" {
+                    subject.must("restore");
+                    subject.must("unlock");
+                    assert_eq!(subject.wrong_words(), 0);
+                    restored_by_plain_copies(subject.shim().unwrap(), &before);
+                }
+                cycles_are_stock(&mut subject, 2);
+                let after = subject.shim().unwrap().record();
+                assert_eq!(
+                    after.counters.helpers_started,
+                    before.counters.helpers_started
+                );
+            }
+        }
+    }
+
+    /// The process comes back on one processor, and goes on on all of them; or the other way round.
+    #[test]
+    #[ignore = "needs CRIU"]
+    fn the_next_phase_follows_the_number_of_processors() {
+        let all = std::thread::available_parallelism().unwrap().get() as u32;
+        assert!(all > 1, "a machine with more than one processor");
+        let first = *allowed_processors().first().expect("a processor");
+        let one: [&str; 2] = ["taskset", &format!("0x{:x}", 1u64 << first)];
+        for (before, after) in [(all, 1), (1, all)] {
+            let driver = SimDriver::build(false);
+            let folder = Folder::new();
+            let mut subject = Subject::shimmed(&driver, &library(), &[SIZE], &[]);
+            if before == 1 {
+                subject.allow_processors(&[first]);
+            }
+            subject.must("lock");
+            subject.must("checkpoint");
+            assert_eq!(
+                subject.shim().unwrap().last("checkpoint").threads,
+                before.min(16)
+            );
+            let image = subject.dump(&folder);
+            let starter = if after == 1 { &one[..] } else { &[] };
+            assert_eq!(image.try_bring_back(starter, &[]), None);
+            subject.found_again();
+            subject.must("restore");
+            subject.must("unlock");
+            assert_eq!(subject.wrong_words(), 0);
+            let shim = subject.shim().unwrap();
+            is_covered(shim, "restore");
+            assert_eq!(shim.last("restore").threads, after.min(16));
+            cycles_are_right(&mut subject, 2);
+            let shim = subject.shim().unwrap();
+            assert_eq!(shim.last("checkpoint").threads, after.min(16));
+            assert_eq!(shim.steps_but(&[]), []);
+        }
+    }
+}
+
+const OWN_LIBRARY: &str = "libcudasnap.so";
+
+/// Under a library of its own, in the test's folder.
+fn with_own_library(driver: &SimDriver, folder: &Folder, environment: &[(&str, &str)]) -> Subject {
+    let own = folder.file(OWN_LIBRARY);
+    std::fs::copy(library(), &own).unwrap();
+    Subject::shimmed(driver, &own, &[SIZE], environment)
+}
+
+/// A restore of a buffer of ours by text that is not: all bytes in one thread, and told.
+fn restored_by_plain_copies(shim: &Shimmed, before: &RecordView) {
+    is_covered(shim, "restore");
+    let phase = shim.last("restore");
+    assert_eq!(phase.threads, 1);
+    assert_eq!(phase.buffer, before.last("checkpoint").unwrap().buffer);
+    let foreign = shim.steps(Step::ForeignBuild);
+    assert_eq!(foreign, before.steps(Step::ForeignBuild) + 1);
+}
+
+/// Cycles with the driver's own buffer and one thread, watched, each phase counted as foreign.
+fn cycles_are_stock(subject: &mut Subject, count: u32) {
+    for _ in 0..count {
+        let before = subject.shim().unwrap().record();
+        subject.must("frozen-cycle");
+        assert_eq!(subject.wrong_words(), 0);
+        let shim = subject.shim().unwrap();
+        let now = shim.record();
+        assert_eq!(now.counters.answered, before.counters.answered);
+        assert_eq!(now.counters.requests, before.counters.requests + 1);
+        for direction in ["checkpoint", "restore"] {
+            is_covered(shim, direction);
+            let phase = shim.last(direction);
+            assert!(phase.pages.is("driver") && phase.threads == 1, "{phase:?}");
+        }
+        let foreign = now.steps(Step::ForeignBuild);
+        assert_eq!(foreign, before.steps(Step::ForeignBuild) + 2);
+        assert!(now.buffer.state.is("none"));
+        assert_eq!(shim.steps_but(&[Step::ForeignBuild]), []);
+        shim.expect_no_helper_after(SOON);
     }
 }
 
