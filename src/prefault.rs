@@ -111,7 +111,8 @@ impl Prefault {
         self.finished_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Forgets threads that fork did not bring along.
+    /// Forgets threads that were in the middle of a unit and are no more: dead, left behind by a process checkpointer, or not
+    /// brought along by fork.
     pub fn forget_threads(&self) {
         self.active.store(0, Ordering::Relaxed);
     }
@@ -136,17 +137,15 @@ impl Prefault {
         self.slow.load(Ordering::Relaxed) >= SLOW_MAX
     }
 
-    /// Waits until no thread is in the middle of a unit: its addresses are about to become somebody else's. As long as it
-    /// takes, if somebody has stopped such a thread; it could not be woken later without harm.
-    pub fn wait_until_idle(&self) {
-        while self.is_busy() {
-            sys::sched_yield();
-        }
-    }
-
     /// Whether some thread is in the middle of a unit.
     pub fn is_busy(&self) -> bool {
         self.active.load(Ordering::Acquire) != 0
+    }
+
+    /// As if a thread were in the middle of a unit.
+    #[cfg(test)]
+    pub fn pretend_busy(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Bytes populated ahead of the copies.

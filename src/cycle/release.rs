@@ -138,7 +138,7 @@ pub fn disturb(addr: usize, len: usize) {
         }
     }
     // What comes there next may not be writable: a helper in the middle of a unit must be through before.
-    CREW.prefault.wait_until_idle();
+    CREW.wait_until_no_unit();
 }
 
 /// Frees a kept buffer: the tool has asked for it, or the driver's own request is about to take its room.

@@ -10,8 +10,8 @@ use core::ffi::c_void;
 pub use clock::{now_ns, thread_cpu_ns, unix_ns};
 pub use file::{close, open, read, read_own, write, write_if_wanted};
 pub use thread::{
-    allowed_cpus, block_signals, exit_thread, futex_wait, getpid, gettid, restore_signals,
-    sched_yield, set_thread_name, start_thread, thread_exists, thread_name,
+    allowed_cpus, block_signals, exit_thread, futex_wait, getpid, gettid, name_of_thread,
+    restore_signals, sched_yield, set_thread_name, start_thread, thread_exists, thread_name,
 };
 
 /// Result of a raw call: the kernel's value, or the positive errno.
