@@ -426,6 +426,21 @@ mod criu {
     }
 }
 
+mod other_host {
+    use cudasnap_shim_tests::simdriver::repository;
+
+    #[test]
+    #[ignore = "computes two virtual machines, for minutes"]
+    fn cpu_features_number_of_cpus_and_clock_differ() {
+        let output = std::process::Command::new(repository().join("scripts/other-host"))
+            .output()
+            .expect("the script");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{why}");
+    }
+}
+
 const OWN_LIBRARY: &str = "libcudasnap.so";
 
 /// Under a library of its own, in the test's folder.
