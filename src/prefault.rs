@@ -112,7 +112,8 @@ impl Prefault {
         self.finished_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Forgets threads that fork did not bring along.
+    /// Forgets threads that were in the middle of a unit and are no more: dead, left behind by a process checkpointer, or not
+    /// brought along by fork.
     pub fn forget_threads(&self) {
         self.active.store(0, Ordering::Relaxed);
     }
@@ -140,23 +141,22 @@ impl Prefault {
         self.slow.load(Ordering::Relaxed) >= SLOW_MAX
     }
 
-    /// Waits until no thread is in the middle of a unit: its addresses are about to become somebody else's. As long as it
-    /// takes, if somebody has stopped such a thread; it could not be woken later without harm.
-    pub fn wait_until_idle(&self) {
-        while self.is_busy() {
-            sys::sched_yield();
-        }
-    }
-
-    /// Whether some thread is in the middle of a unit. None begins another when the range is nothing.
+    /// Whether some thread has begun a unit and not finished it: one that lives is in the middle of it. None begins another when
+    /// the range is nothing.
     pub fn is_busy(&self) -> bool {
-        self.active.load(Ordering::SeqCst) != 0
+        self.active.load(Ordering::Acquire) != 0
     }
 
     /// Whether a range takes a byte of the one that was set last.
     pub fn touches(&self, addr: usize, len: usize) -> bool {
         addr < self.end.load(Ordering::Relaxed)
             && self.start.load(Ordering::Relaxed) < addr.saturating_add(len)
+    }
+
+    /// As if a thread were in the middle of a unit.
+    #[cfg(test)]
+    pub fn pretend_busy(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Bytes populated ahead of the copies.

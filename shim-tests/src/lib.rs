@@ -8,6 +8,7 @@ pub mod attack;
 pub mod cycle;
 pub mod freeze;
 pub mod host;
+pub mod images;
 pub mod leaks;
 pub mod limits;
 pub mod machine;

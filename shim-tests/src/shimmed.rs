@@ -137,6 +137,15 @@ impl Shimmed {
         }
     }
 
+    /// Looks for the record anew, in a process that was away: it must be where it was.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn find_record_again(&mut self) {
+        let record = Located::find(self.target()).expect("the shim's record");
+        assert_eq!(record, self.record);
+    }
+
     /// The process.
     #[must_use]
     pub fn target(&self) -> Target {

@@ -2,7 +2,7 @@
 
 use cudasnap_wire::End;
 
-use super::{Crew, CREW};
+use super::{Crew, CREW, NAMED};
 use crate::sync::{spin_loop, Ordering};
 use crate::sys;
 
@@ -61,7 +61,10 @@ impl Crew {
 pub(super) unsafe extern "C" fn live(argument: usize) {
     let index = argument >> 32;
     let epoch = argument as u32;
-    name_thread(index);
+    sys::set_thread_name(&name(index));
+    if let Some(tid) = CREW.tids.get(index) {
+        tid.fetch_or(NAMED, Ordering::Release);
+    }
     let mark = (index + 1) as u8;
     let mut seen = 0;
     let mut idle = 0u32;
@@ -96,10 +99,15 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
     }
 }
 
-/// Names a helper `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.
-fn name_thread(index: usize) {
+/// A helper's name, `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.
+fn name(index: usize) -> [u8; 16] {
     let mut name = *b"csnap-00\0\0\0\0\0\0\0\0";
     name[6] = b'0' + (index / 10 % 10) as u8;
     name[7] = b'0' + (index % 10) as u8;
-    sys::set_thread_name(&name);
+    name
+}
+
+/// Whether a thread may be that helper: it has its name, or the kernel does not tell.
+pub(super) fn may_be(index: usize, tid: u32) -> bool {
+    sys::name_of_thread(tid).is_none_or(|found| found == name(index))
 }

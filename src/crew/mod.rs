@@ -27,6 +27,9 @@ pub const STACKS: usize = HELPERS * STACK;
 /// How long the end of a phase waits for helpers to be gone. They leave within some 50 us unless somebody stopped them.
 const LEAVE_NS: u64 = 200_000_000;
 
+/// Set in a helper's id word by the helper itself, once it has its name. The kernel clears all of the word.
+const NAMED: u32 = 1 << 31;
+
 /// The crew of this process.
 pub struct Crew {
     /// A helper leaves when this is not the number it was born with.
@@ -252,7 +255,8 @@ impl Crew {
         mark: u8,
         looks: &mut u32,
     ) -> Option<crate::board::Claim> {
-        let tid = self.tids.get(usize::from(mark).wrapping_sub(1))?;
+        let helper = usize::from(mark).wrapping_sub(1);
+        let tid = self.tids.get(helper)?;
         let id = tid.load(Ordering::Acquire);
         if id == 0 {
             // The kernel clears the word after the helper's last instruction: it writes nothing any more.
@@ -263,7 +267,7 @@ impl Crew {
             0..4096 => spin_loop(),
             // Its CPU may be ours, or somebody has stopped it: the kernel wakes this when the helper dies.
             4096..8192 => sys::sched_yield(),
-            _ if is_gone(tid, id) => {}
+            _ if is_gone(tid, id) || is_another(helper, tid, id) => {}
             _ => sys::futex_wait(tid, id, 200_000),
         }
         None
@@ -294,15 +298,44 @@ impl Crew {
         }
     }
 
+    /// Whether a helper is in the middle of a unit of prefault. One that was ended there touches nothing any more.
+    pub fn is_prefaulting(&self) -> bool {
+        self.prefault.is_busy() && self.alive() > 0
+    }
+
+    /// Waits until no helper is in the middle of a unit of prefault: its addresses are about to become somebody else's. As long
+    /// as it takes, if somebody has stopped such a helper; it could not be woken later without harm.
+    pub fn wait_for_prefault(&self) {
+        let lives = |(helper, tid): (usize, &AtomicU32)| {
+            let id = tid.load(Ordering::Acquire);
+            id != 0 && !is_gone(tid, id) && !is_another(helper, tid, id)
+        };
+        while self.prefault.is_busy() && self.tids.iter().enumerate().any(lives) {
+            sys::sched_yield();
+        }
+    }
+
+    /// Forgets the units that dead helpers were in the middle of, when no helper lives. Only for who has the phase in hand:
+    /// nobody else may be at a unit.
+    pub fn forget_units(&self) {
+        if self.alive() == 0 {
+            self.prefault.forget_threads();
+        }
+    }
+
     /// Sends all helpers away and waits, for a limited time, until they are gone. Returns how many are not: their stacks
     /// and whatever they may touch must stay mapped.
     pub fn dismiss(&self) -> u32 {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let deadline = sys::now_ns().saturating_add(LEAVE_NS);
-        for tid in &self.tids {
+        for (helper, tid) in self.tids.iter().enumerate() {
             loop {
                 let id = tid.load(Ordering::Acquire);
-                if id == 0 || is_gone(tid, id) || sys::is_past(deadline) {
+                if id == 0 || is_gone(tid, id) {
+                    break;
+                }
+                if sys::is_past(deadline) {
+                    is_another(helper, tid, id);
                     break;
                 }
                 sys::futex_wait(tid, id, 1_000_000);
@@ -314,11 +347,19 @@ impl Crew {
 
 /// Whether a helper does not exist, though the kernel has not cleared its id: then it is cleared here.
 fn is_gone(tid: &AtomicU32, id: u32) -> bool {
-    let gone = !sys::thread_exists(sys::getpid(), id);
-    if gone {
-        let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);
-    }
-    gone
+    !sys::thread_exists(sys::getpid(), id & !NAMED) && forget(tid, id)
+}
+
+/// Whether a thread with a helper's number is another one: where a process checkpointer left the helper behind, the number may
+/// have been given anew. Then the id is cleared here. Asks /proc: for those that are late.
+fn is_another(helper: usize, tid: &AtomicU32, id: u32) -> bool {
+    let named = id & NAMED != 0;
+    named && !helper::may_be(helper, id & !NAMED) && forget(tid, id)
+}
+
+fn forget(tid: &AtomicU32, id: u32) -> bool {
+    let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);
+    true
 }
 
 #[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]

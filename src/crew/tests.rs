@@ -187,3 +187,50 @@ fn helpers_are_named_and_block_every_signal() {
     }
     CREW.prefault.disarm();
 }
+
+/// A process checkpointer left the helper behind in the middle of a unit, and its number was given to a thread of the program.
+#[test]
+fn a_thread_of_the_program_with_a_helpers_number_is_no_helper() {
+    let _phase = Phase::begin();
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        tell.send(sys::gettid()).unwrap();
+        let _ = ended.recv();
+    });
+    let number = told.recv().unwrap();
+    // Without its name it may be a helper that was born a moment ago.
+    CREW.tids[5].store(number, Ordering::Relaxed);
+    assert_eq!(CREW.dismiss(), 1);
+    CREW.tids[5].store(number | NAMED, Ordering::Relaxed);
+    assert_eq!(CREW.dismiss(), 0);
+    CREW.tids[6].store(number | NAMED, Ordering::Relaxed);
+    CREW.prefault.pretend_busy();
+    CREW.wait_for_prefault();
+    assert_eq!(CREW.alive(), 0);
+    CREW.forget_units();
+    assert!(!CREW.prefault.is_busy());
+    drop(end);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_helper_says_that_it_has_its_name() {
+    let phase = Phase::begin();
+    CREW.prefault
+        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    phase.recruit(2);
+    let deadline = sys::now_ns() + 5_000_000_000;
+    let words = || [0, 1].map(|helper: usize| CREW.tids[helper].load(Ordering::Acquire));
+    while words().iter().any(|word| word & NAMED == 0) {
+        assert!(sys::now_ns() < deadline);
+        std::thread::yield_now();
+    }
+    for (helper, word) in words().into_iter().enumerate() {
+        let (tid, number) = (&CREW.tids[helper], word & !NAMED);
+        assert!(sys::thread_exists(sys::getpid(), number));
+        assert!(helper::may_be(helper, number) && !helper::may_be(helper + 2, number));
+        assert!(!is_another(helper, tid, word) && !is_gone(tid, word));
+    }
+    CREW.prefault.disarm();
+}

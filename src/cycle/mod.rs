@@ -106,6 +106,7 @@ impl State {
             let late = CREW.dismiss();
             (0..late).for_each(|_| record::step(Step::HelperLate));
         }
+        CREW.forget_units();
         let (bytes, done_ns) = (CREW.prefault.bytes(), CREW.prefault.finished_ns());
         if self.phase.is_any_open() && CREW.prefault.was_slow() {
             record::step(Step::SlowHugePages);

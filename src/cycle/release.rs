@@ -202,7 +202,7 @@ pub fn disturb(addr: usize, len: usize) {
         }
     }
     // What comes there next may not be writable: a helper in the middle of a unit must be through before.
-    CREW.prefault.wait_until_idle();
+    CREW.wait_for_prefault();
     hollow::wait_for(addr, len);
 }
 

@@ -1,6 +1,9 @@
 //! Threads and processes: who runs, who exists, and threads that libc does not know.
 
-use super::{call6, SysResult};
+use core::fmt::Write;
+
+use super::{call6, close, open, read, SysResult};
+use crate::text::Text;
 
 /// Process id, asked of the kernel each time: after fork or vfork a remembered one lies.
 pub fn getpid() -> u32 {
@@ -48,6 +51,21 @@ pub fn is_on_signal_stack() -> bool {
 pub fn sched_yield() {
     // SAFETY: no arguments, no memory effects.
     let _ = unsafe { call6(libc::SYS_sched_yield, 0, 0, 0, 0, 0, 0) };
+}
+
+/// Name of a thread of this process, with zeros behind it; `None` when there is none, or /proc does not say.
+pub fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
+    let mut path = Text::<40>::new();
+    write!(path, "/proc/self/task/{tid}/comm\0").ok()?;
+    let file = open(path.as_bytes(), libc::O_RDONLY, 0).ok()?;
+    let mut line = [0u8; 17];
+    let got = read(file, &mut line);
+    close(file);
+    // The line ends with a newline.
+    let length = got.ok()?.checked_sub(1)?;
+    let mut name = [0u8; 16];
+    name.get_mut(..length)?.copy_from_slice(line.get(..length)?);
+    Some(name)
 }
 
 /// Name of the calling thread, zero-terminated.
