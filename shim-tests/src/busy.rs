@@ -1,5 +1,6 @@
 //! A busy server on the simulated driver: `simapp` whose other threads (`hostile/busy.c`) hold libc's locks most of the time.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -62,7 +63,7 @@ pub struct Busy {
     /// Mapped for as long as this lives.
     board: NonNull<Board>,
     folder: PathBuf,
-    rested: Option<Holdings>,
+    rested: OnceCell<Holdings>,
 }
 
 impl Busy {
@@ -93,7 +94,7 @@ impl Busy {
             host,
             board,
             folder,
-            rested: None,
+            rested: OnceCell::new(),
         }
     }
 
@@ -106,20 +107,22 @@ impl Busy {
     ///
     /// # Panics
     /// When one does not work.
-    pub fn work(&mut self) {
-        self.board().works.store(1, Ordering::SeqCst);
-        let before = self.rounds();
-        self.wait_until("work", |busy| {
-            let now = busy.rounds();
-            now.iter()
-                .zip(&before)
-                .all(|(now, before)| *now > before + 5)
-        });
-        if self.rested.is_none() {
+    pub fn work(&self) {
+        self.rested.get_or_init(|| {
+            self.work_for(10);
             self.rest();
-            self.rested = Some(Holdings::of(self.host.target()).expect("its holdings"));
-            self.board().works.store(1, Ordering::SeqCst);
-        }
+            Holdings::of(self.host.target()).expect("its holdings")
+        });
+        self.work_for(1);
+    }
+
+    fn work_for(&self, rounds: u32) {
+        let before = self.rounds();
+        self.board().works.store(1, Ordering::SeqCst);
+        self.wait_until("work", |busy| {
+            let mut pairs = before.iter().zip(busy.rounds());
+            pairs.all(|(before, now)| now >= before + rounds)
+        });
     }
 
     /// Waits until all threads rest.
@@ -205,7 +208,7 @@ impl Busy {
     /// When it never did.
     #[must_use]
     pub fn growth(&self) -> Growth {
-        let before = self.rested.as_ref().expect("it has worked");
+        let before = self.rested.get().expect("it has worked");
         let after = Holdings::of(self.host.target()).expect("its holdings");
         Growth::between(before, &after)
     }

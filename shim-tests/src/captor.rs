@@ -1,1 +1,355 @@
-//! x
+//! An outside tracer that takes the shim's helpers prisoner at a place of its choice, as a debugger or a process checkpointer
+//! might by chance, and holds them, or has them end alone by an `exit` system call.
+//!
+//! It traces the restore thread, so that each helper is born traced, and has the CPU watch a word of the buffer for it: a helper
+//! that touches the word is in the middle of that part or that unit of prefault. It can also tell the process that the machine
+//! has more CPUs than it has, since the number of helpers follows from that.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::shimmed::Shimmed;
+use crate::simdriver::{Begun, Control};
+use crate::tracee::{Seen, Tracee};
+
+/// Where a helper is taken.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// Before its first instruction.
+    Birth,
+    /// When so many copies have been made: the driver is told to pause there, so that it is between two parts.
+    After(u64),
+    /// Inside the unit of prefault that touches one of these offsets in the buffer.
+    Prefault(Vec<u64>),
+    /// Inside the part of a copy that has one of these offsets.
+    Part(Vec<u64>),
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Held for so long, then released.
+    Held(Duration),
+    /// Held until the driver's step is over.
+    HeldToTheEnd,
+    /// Made to end, alone.
+    Exit,
+}
+
+/// What the captor is to do during one step of the driver.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Where.
+    pub place: Place,
+    /// How many helpers, at most.
+    pub helpers: usize,
+    /// What becomes of them.
+    pub fate: Fate,
+    /// CPUs that the process sees.
+    pub cpus: u32,
+    /// Whether the restore thread is slowed down to a step at a time until a helper is taken: else a copy's first part is
+    /// always its own.
+    pub slowly: bool,
+    /// Faults of the driver.
+    pub fault: String,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Caught {
+    /// Helpers that were born.
+    pub born: usize,
+    /// Those that were taken.
+    pub taken: usize,
+    /// Whether the driver's step was still under way when they were released.
+    pub waited: bool,
+    /// The driver's step.
+    pub control: Control,
+}
+
+/// Others may still be on their way when the first was taken.
+const OTHERS: Duration = Duration::from_millis(100);
+/// Instructions of the restore thread that are made one by one after each look at the clock: from before a job is published
+/// until its first part would be claimed.
+const SLOW_STEPS: u32 = 600;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unborn,
+    Free,
+    Taken,
+    /// It was taken, and goes on.
+    Released,
+    Gone,
+}
+
+#[derive(Debug)]
+struct Captor<'a> {
+    host: &'a Shimmed,
+    order: &'a Order,
+    driver: Tracee,
+    /// Address of a system call instruction.
+    syscall: Option<u64>,
+    slow_steps: u32,
+    helpers: Vec<(Tracee, State)>,
+    last_taken: Option<Instant>,
+    decided: bool,
+    taken: usize,
+    waited: bool,
+}
+
+/// Has the driver make a step (`checkpoint`, `restore`) while helpers are taken. `restore_thread` must not be traced.
+///
+/// # Errors
+/// When the process cannot be traced.
+///
+/// # Panics
+/// When the step hangs.
+pub fn step(
+    host: &Shimmed,
+    restore_thread: i32,
+    action: &str,
+    order: &Order,
+) -> io::Result<Caught> {
+    let options = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACESYSGOOD;
+    let driver = Tracee::seize(restore_thread, options)?;
+    driver.interrupt()?;
+    driver.wait()?;
+    driver.resume(libc::PTRACE_SYSCALL, 0)?;
+    let mut captor = Captor {
+        host,
+        order,
+        driver,
+        syscall: None,
+        slow_steps: 0,
+        helpers: Vec::new(),
+        last_taken: None,
+        decided: false,
+        taken: 0,
+        waited: false,
+    };
+    let fault = [
+        ("CUDASIM_FAULT", order.fault.as_str()),
+        ("CUDASIM_NOISE", "0"),
+        ("CUDASIM_DMA_GBPS", "0"),
+    ];
+    let environment = &fault[usize::from(order.fault.is_empty())..];
+    let mut begun = host.driver.begin(action, host.app.pid(), environment);
+    let control = captor.attend(&mut begun)?;
+    captor.let_all_go()?;
+    Ok(Caught {
+        born: captor.helpers.len(),
+        taken: captor.taken,
+        waited: captor.waited,
+        control,
+    })
+}
+
+impl Captor<'_> {
+    fn attend(&mut self, begun: &mut Begun) -> io::Result<Control> {
+        loop {
+            if let Some(control) = begun.poll() {
+                return Ok(control);
+            }
+            while self.look_at_driver()? {}
+            for index in 0..self.helpers.len() {
+                self.look_at_helper(index)?;
+            }
+            self.take_between_parts()?;
+            self.decide(begun)?;
+            std::thread::yield_now();
+        }
+    }
+
+    fn look_at_driver(&mut self) -> io::Result<bool> {
+        let Some(seen) = self.driver.look()? else {
+            return Ok(false);
+        };
+        let mut signal = 0;
+        match seen {
+            Seen::Syscall => self.at_syscall()?,
+            Seen::Event(libc::PTRACE_EVENT_CLONE) => {
+                let tid = self.driver.newborn()?;
+                self.helpers.push((Tracee { tid }, State::Unborn));
+            }
+            Seen::Signal(libc::SIGTRAP) if self.slow_steps > 0 => self.slow_steps -= 1,
+            Seen::Signal(other) => signal = other,
+            Seen::Event(_) => {}
+            Seen::Ended => return Err(io::Error::other("the restore thread ended")),
+        }
+        if self.taken > 0 {
+            self.slow_steps = 0;
+        }
+        let how = if self.slow_steps > 0 {
+            libc::PTRACE_SINGLESTEP
+        } else {
+            libc::PTRACE_SYSCALL
+        };
+        self.driver.resume(how, signal)?;
+        Ok(true)
+    }
+
+    fn at_syscall(&mut self) -> io::Result<()> {
+        let registers = self.driver.registers()?;
+        self.syscall = Some(registers.rip - 2);
+        let result = registers.rax as i64;
+        // At its start the result says that there is no such call.
+        if result == -i64::from(libc::ENOSYS) {
+            return Ok(());
+        }
+        match registers.orig_rax as i64 {
+            libc::SYS_sched_getaffinity if result > 0 => {
+                let mask = (1u64 << self.order.cpus) - 1;
+                self.driver.poke(registers.rdx, mask.to_ne_bytes())?;
+            }
+            libc::SYS_clock_gettime if self.order.slowly => self.slow_steps = SLOW_STEPS,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn look_at_helper(&mut self, index: usize) -> io::Result<()> {
+        let (helper, state) = self.helpers[index];
+        if matches!(state, State::Gone | State::Taken) {
+            return Ok(());
+        }
+        let state = match helper.look()? {
+            None => return Ok(()),
+            Some(Seen::Ended) => State::Gone,
+            Some(Seen::Signal(libc::SIGTRAP)) => {
+                helper.unwatch()?;
+                self.at_watch(helper)?
+            }
+            Some(_) if state == State::Unborn => self.at_birth(helper)?,
+            Some(_) => {
+                helper.resume(libc::PTRACE_CONT, 0)?;
+                state
+            }
+        };
+        self.helpers[index].1 = state;
+        Ok(())
+    }
+
+    fn is_enough(&self) -> bool {
+        self.decided || self.taken >= self.order.helpers
+    }
+
+    fn take(&mut self, helper: Tracee) -> io::Result<State> {
+        self.taken += 1;
+        self.last_taken = Some(Instant::now());
+        if self.order.fate != Fate::Exit {
+            return Ok(State::Taken);
+        }
+        self.make_exit(helper)?;
+        Ok(State::Gone)
+    }
+
+    fn at_birth(&mut self, helper: Tracee) -> io::Result<State> {
+        let order = self.order;
+        if matches!(order.place, Place::Birth) && !self.is_enough() {
+            return self.take(helper);
+        }
+        if let Place::Prefault(offsets) | Place::Part(offsets) = &order.place {
+            let start = self.host.record().buffer.address;
+            let addresses: Vec<u64> = offsets.iter().map(|offset| start + offset).collect();
+            helper.watch(&addresses)?;
+        }
+        helper.resume(libc::PTRACE_CONT, 0)?;
+        Ok(State::Free)
+    }
+
+    /// A prefault is a locked "or" with zero: it is told from a copy's load or store by its code.
+    fn at_watch(&mut self, helper: Tracee) -> io::Result<State> {
+        let code = helper.peek(helper.registers()?.rip - 8)?;
+        let touches = matches!(
+            code,
+            [.., 0xf0, 0x80, _, 0] | [.., 0xf0, 0x41, 0x80, _, 0] | [.., 0xf0, 0x80, _, _, 0]
+        );
+        let wanted = matches!(self.order.place, Place::Prefault(_)) == touches;
+        if wanted && !self.is_enough() {
+            return self.take(helper);
+        }
+        helper.resume(libc::PTRACE_CONT, 0)?;
+        Ok(State::Free)
+    }
+
+    fn take_between_parts(&mut self) -> io::Result<()> {
+        let Place::After(copies) = self.order.place else {
+            return Ok(());
+        };
+        let current = self.host.record().current;
+        if self.is_enough() || current.copies != copies || !current.end.is("running") {
+            return Ok(());
+        }
+        for index in 0..self.helpers.len() {
+            let (helper, state) = self.helpers[index];
+            if state != State::Free || self.is_enough() {
+                continue;
+            }
+            helper.interrupt()?;
+            self.helpers[index].1 = match helper.wait()? {
+                Seen::Ended => State::Gone,
+                _ => self.take(helper)?,
+            };
+        }
+        self.decided = self.taken > 0;
+        Ok(())
+    }
+
+    /// Releases who was held for long enough.
+    fn decide(&mut self, begun: &mut Begun) -> io::Result<()> {
+        let (Fate::Held(time), Some(since)) = (self.order.fate, self.last_taken) else {
+            return Ok(());
+        };
+        let held = since.elapsed();
+        self.decided |= held > OTHERS;
+        if !self.is_enough() || held < time {
+            return Ok(());
+        }
+        for (helper, state) in &mut self.helpers {
+            if *state == State::Taken {
+                self.waited |= begun.is_under_way();
+                helper.resume(libc::PTRACE_CONT, 0)?;
+                *state = State::Released;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_exit(&self, helper: Tracee) -> io::Result<()> {
+        let mut registers = helper.registers()?;
+        registers.rip = self.syscall.ok_or(io::Error::other("no system call yet"))?;
+        registers.rax = libc::SYS_exit as u64;
+        registers.rdi = 0;
+        // Not inside a system call that would be made again.
+        registers.orig_rax = u64::MAX;
+        helper.set_registers(&registers)?;
+        helper.resume(libc::PTRACE_CONT, 0)?;
+        while helper.wait()? != Seen::Ended {
+            helper.resume(libc::PTRACE_CONT, 0)?;
+        }
+        Ok(())
+    }
+
+    fn let_all_go(&self) -> io::Result<()> {
+        let stopped = |state| state == State::Taken;
+        let helpers = self
+            .helpers
+            .iter()
+            .filter(|(_, state)| *state != State::Gone);
+        let all = helpers.map(|(helper, state)| (*helper, stopped(*state)));
+        for (thread, is_stopped) in all.chain([(self.driver, false)]) {
+            let mut seen = Seen::Syscall;
+            if !is_stopped {
+                // One that ends now is waited for.
+                let _ = thread.interrupt();
+                seen = thread.wait()?;
+            }
+            if seen != Seen::Ended {
+                thread.unwatch()?;
+                thread.detach()?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -16,4 +16,5 @@ pub mod shimmed;
 pub mod simdriver;
 pub mod table;
 pub mod tool;
+pub mod tracee;
 pub mod watchdog;

@@ -171,6 +171,14 @@ impl Begun {
         })
     }
 
+    /// Whether it is not through yet.
+    ///
+    /// # Panics
+    /// When its status cannot be asked for.
+    pub fn is_under_way(&mut self) -> bool {
+        self.child.try_wait().expect("simctl's status").is_none()
+    }
+
     /// Waits until it is through.
     ///
     /// # Panics

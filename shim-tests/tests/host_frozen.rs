@@ -115,7 +115,7 @@ fn random_moments(seed: u64, moments: u32, found: &mut Found) {
             frozen_steps(&busy, tid, steps, found);
         };
         must(&busy.host, "lock");
-        if cycles % 3 == 0 {
+        if cycles % 4 == 0 {
             moment(&["checkpoint", "restore"]);
         } else {
             moment(&["checkpoint"]);
