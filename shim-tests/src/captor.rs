@@ -47,9 +47,9 @@ pub struct Order {
     pub fate: Fate,
     /// CPUs that the process sees.
     pub cpus: u32,
-    /// Whether the restore thread is slowed down to a step at a time until a helper is taken: else a copy's first part is
-    /// always its own.
-    pub slowly: bool,
+    /// Copies, by number, in which the restore thread is slowed down and held back, so that helpers take what they can: else the
+    /// first part is always its own, and on a busy machine most of the others too.
+    pub held_back: Vec<u64>,
     /// Faults of the driver.
     pub fault: String,
 }
@@ -63,6 +63,8 @@ pub struct Caught {
     pub taken: usize,
     /// Whether the driver's step was still under way when they were released.
     pub waited: bool,
+    /// From then to its end.
+    pub afterwards: Duration,
     /// The driver's step.
     pub control: Control,
 }
@@ -72,6 +74,8 @@ const OTHERS: Duration = Duration::from_millis(100);
 /// Instructions of the restore thread that are made one by one after each look at the clock: from before a job is published
 /// until its first part would be claimed.
 const SLOW_STEPS: u32 = 600;
+/// How long it is held back then. Less than what sends an idle crew away.
+const HOLD_BACK: Duration = Duration::from_millis(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -90,12 +94,17 @@ struct Captor<'a> {
     driver: Tracee,
     /// Address of a system call instruction.
     syscall: Option<u64>,
+    /// The process has been told how many CPUs there are.
+    told: bool,
     slow_steps: u32,
+    /// It is stopped and stays so, since then.
+    held_back: Option<Instant>,
     helpers: Vec<(Tracee, State)>,
     last_taken: Option<Instant>,
     decided: bool,
     taken: usize,
     waited: bool,
+    released: Option<Instant>,
 }
 
 /// Has the driver make a step (`checkpoint`, `restore`) while helpers are taken. `restore_thread` must not be traced.
@@ -121,12 +130,15 @@ pub fn step(
         order,
         driver,
         syscall: None,
+        told: false,
         slow_steps: 0,
+        held_back: None,
         helpers: Vec::new(),
         last_taken: None,
         decided: false,
         taken: 0,
         waited: false,
+        released: None,
     };
     let fault = [
         ("CUDASIM_FAULT", order.fault.as_str()),
@@ -136,11 +148,12 @@ pub fn step(
     let environment = &fault[usize::from(order.fault.is_empty())..];
     let mut begun = host.driver.begin(action, host.app.pid(), environment);
     let control = captor.attend(&mut begun)?;
-    captor.let_all_go()?;
+    let afterwards = captor.released.map_or(Duration::ZERO, |at| at.elapsed());
     Ok(Caught {
         born: captor.helpers.len(),
         taken: captor.taken,
         waited: captor.waited,
+        afterwards,
         control,
     })
 }
@@ -156,8 +169,13 @@ impl Captor<'_> {
                 self.look_at_helper(index)?;
             }
             self.take_between_parts()?;
+            self.end_of_holding_back()?;
             self.decide(begun)?;
-            std::thread::yield_now();
+            if self.is_quick() {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
         }
     }
 
@@ -172,21 +190,54 @@ impl Captor<'_> {
                 let tid = self.driver.newborn()?;
                 self.helpers.push((Tracee { tid }, State::Unborn));
             }
-            Seen::Signal(libc::SIGTRAP) if self.slow_steps > 0 => self.slow_steps -= 1,
+            Seen::Signal(libc::SIGTRAP) if self.slow_steps > 0 => {
+                self.slow_steps -= 1;
+                if self.slow_steps == 0 && !self.is_enough() {
+                    self.held_back = Some(Instant::now());
+                    return Ok(false);
+                }
+            }
             Seen::Signal(other) => signal = other,
             Seen::Event(_) => {}
             Seen::Ended => return Err(io::Error::other("the restore thread ended")),
         }
-        if self.taken > 0 {
+        self.resume_driver(signal)?;
+        Ok(true)
+    }
+
+    fn resume_driver(&mut self, signal: i32) -> io::Result<()> {
+        if self.is_enough() {
             self.slow_steps = 0;
         }
-        let how = if self.slow_steps > 0 {
-            libc::PTRACE_SINGLESTEP
-        } else {
-            libc::PTRACE_SYSCALL
+        let how = match (self.slow_steps, self.is_quick()) {
+            (1.., _) => libc::PTRACE_SINGLESTEP,
+            (0, true) => libc::PTRACE_SYSCALL,
+            (0, false) => libc::PTRACE_CONT,
         };
-        self.driver.resume(how, signal)?;
-        Ok(true)
+        self.driver.resume(how, signal)
+    }
+
+    fn end_of_holding_back(&mut self) -> io::Result<()> {
+        let is_over = |since: Instant| since.elapsed() > HOLD_BACK;
+        if self.held_back.is_some_and(is_over) || (self.held_back.is_some() && self.is_enough()) {
+            self.held_back = None;
+            self.resume_driver(0)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the copy that goes on, or comes next, is one of those.
+    fn is_to_be_held_back(&self) -> bool {
+        if self.order.held_back.is_empty() || self.is_enough() {
+            return false;
+        }
+        let record = self.host.located().read();
+        record.is_ok_and(|record| self.order.held_back.contains(&record.current.copies))
+    }
+
+    /// Whether the restore thread stops at every turn, so that it should not be kept waiting.
+    fn is_quick(&self) -> bool {
+        !self.told || !(self.order.held_back.is_empty() || self.is_enough())
     }
 
     fn at_syscall(&mut self) -> io::Result<()> {
@@ -199,10 +250,11 @@ impl Captor<'_> {
         }
         match registers.orig_rax as i64 {
             libc::SYS_sched_getaffinity if result > 0 => {
+                self.told = true;
                 let mask = (1u64 << self.order.cpus) - 1;
                 self.driver.poke(registers.rdx, mask.to_ne_bytes())?;
             }
-            libc::SYS_clock_gettime if self.order.slowly => self.slow_steps = SLOW_STEPS,
+            libc::SYS_clock_gettime if self.is_to_be_held_back() => self.slow_steps = SLOW_STEPS,
             _ => {}
         }
         Ok(())
@@ -250,12 +302,17 @@ impl Captor<'_> {
             return self.take(helper);
         }
         if let Place::Prefault(offsets) | Place::Part(offsets) = &order.place {
-            let start = self.host.record().buffer.address;
+            let start = self.buffer()?;
             let addresses: Vec<u64> = offsets.iter().map(|offset| start + offset).collect();
             helper.watch(&addresses)?;
         }
         helper.resume(libc::PTRACE_CONT, 0)?;
         Ok(State::Free)
+    }
+
+    fn buffer(&self) -> io::Result<u64> {
+        let record = self.host.located().read().map_err(io::Error::other)?;
+        Ok(record.buffer.address)
     }
 
     /// A prefault is a locked "or" with zero: it is told from a copy's load or store by its code.
@@ -277,7 +334,11 @@ impl Captor<'_> {
         let Place::After(copies) = self.order.place else {
             return Ok(());
         };
-        let current = self.host.record().current;
+        // It cannot be read while the restore thread is stopped in the middle of a change.
+        let Ok(record) = self.host.located().read() else {
+            return Ok(());
+        };
+        let current = record.current;
         if self.is_enough() || current.copies != copies || !current.end.is("running") {
             return Ok(());
         }
@@ -311,6 +372,7 @@ impl Captor<'_> {
                 self.waited |= begun.is_under_way();
                 helper.resume(libc::PTRACE_CONT, 0)?;
                 *state = State::Released;
+                self.released = Some(Instant::now());
             }
         }
         Ok(())
@@ -330,7 +392,17 @@ impl Captor<'_> {
         }
         Ok(())
     }
+}
 
+/// Lets all go, also when a test fails: its process could not end before its tracer.
+impl Drop for Captor<'_> {
+    fn drop(&mut self) {
+        // A process that is gone has nobody left to be released.
+        let _ = self.let_all_go();
+    }
+}
+
+impl Captor<'_> {
     fn let_all_go(&self) -> io::Result<()> {
         let stopped = |state| state == State::Taken;
         let helpers = self
@@ -338,7 +410,8 @@ impl Captor<'_> {
             .iter()
             .filter(|(_, state)| *state != State::Gone);
         let all = helpers.map(|(helper, state)| (*helper, stopped(*state)));
-        for (thread, is_stopped) in all.chain([(self.driver, false)]) {
+        let driver = (self.driver, self.held_back.is_some());
+        for (thread, is_stopped) in all.chain([driver]) {
             let mut seen = Seen::Syscall;
             if !is_stopped {
                 // One that ends now is waited for.

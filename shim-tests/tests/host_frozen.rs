@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use cudasnap_shim_tests::busy::{Busy, CALLS, WORKERS};
+use cudasnap_shim_tests::captor::{self, Caught, Fate, Order, Place};
 use cudasnap_shim_tests::freeze::Freeze;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::SimDriver;
@@ -181,4 +182,221 @@ fn a_busy_server_makes_three_cycles_in_one_frozen_world() {
         let growth = busy.growth();
         assert_eq!(growth.leaks(None, None), [""; 0], "{growth:?}");
     }
+}
+
+/// A copy of the driver's and the parts that the shim cuts it into.
+const CHUNK: u64 = 2 << 20;
+const PART: u64 = 128 << 10;
+/// How often a helper may escape: which thread takes a part is chance, and on a busy machine a helper may not run at all.
+const TRIES: u32 = 60;
+
+/// `simapp` with the smallest buffer of the simulated driver, whose helpers are taken by an outside tracer.
+struct Ward {
+    host: Shimmed,
+    restore_thread: i32,
+    driver: SimDriver,
+    cycles: u64,
+    _watchdog: Watchdog,
+}
+
+impl Ward {
+    fn start(environment: &[(&str, &str)]) -> Self {
+        let driver = SimDriver::build(false);
+        let environment = [&[("CUDASIM_CONTEXT_MIB", "46")], environment].concat();
+        let host = Shimmed::start(&driver, &["1"], &environment);
+        let pid = host.app.pid() as i32;
+        Ward {
+            restore_thread: restore_thread(&host),
+            driver,
+            cycles: 0,
+            _watchdog: Watchdog::new("a ward's cycles", pid, LIMIT),
+            host,
+        }
+    }
+
+    /// A cycle in which helpers are to be taken in one step; again until some are.
+    fn cycle(&mut self, step: &str, order: &Order) -> Caught {
+        for _ in 0..TRIES {
+            must(&self.host, "lock");
+            let mut caught = None;
+            for action in ["checkpoint", "restore"] {
+                if action == step {
+                    let taken = captor::step(&self.host, self.restore_thread, step, order);
+                    caught = Some(taken.expect("a traced process"));
+                } else {
+                    must(&self.host, action);
+                }
+                self.host.expect_no_helper_after(SOON);
+            }
+            must(&self.host, "unlock");
+            self.cycles += 1;
+            let caught = caught.expect("a step of the two");
+            println!(
+                "{step} {} of {} taken, {:?}",
+                caught.taken, caught.born, order.place
+            );
+            assert_eq!(caught.control.code, 0, "{order:?}: {caught:?}");
+            assert_eq!(self.host.app.wrong_words(), 0, "{order:?}: {caught:?}");
+            assert_eq!(self.host.record().counters.answered, self.cycles);
+            for direction in ["checkpoint", "restore"] {
+                expect_covered(&self.host, direction);
+            }
+            if caught.taken > 0 {
+                return caught;
+            }
+        }
+        panic!("no helper was taken: {step}, {order:?}");
+    }
+
+    /// The same until `helpers` are taken together.
+    fn cycle_with(&mut self, step: &str, order: &Order) -> Caught {
+        for _ in 0..TRIES {
+            let caught = self.cycle(step, order);
+            if caught.taken == order.helpers {
+                return caught;
+            }
+        }
+        panic!("never were {} helpers taken: {order:?}", order.helpers);
+    }
+
+    fn expect_nothing_lost(mut self) {
+        self.host.cycle();
+        expect_covered(&self.host, "restore");
+        let growth = self.host.growth();
+        assert_eq!(growth.leaks(None, None), [""; 0], "{growth:?}");
+    }
+}
+
+/// From the plan of the process: the copies of a whole chunk, by number, and where it lies in the buffer.
+fn whole_chunks(driver: &SimDriver, step: &str) -> Vec<(u64, u64)> {
+    let plan = driver
+        .command("simplan")
+        .args([step, "46", "1"])
+        .output()
+        .expect("simplan starts");
+    let text = String::from_utf8_lossy(&plan.stdout);
+    let copies = text.lines().filter(|line| line.contains("memcpy"));
+    let chunk = |(number, line): (usize, &str)| {
+        let columns: Vec<&str> = line.split(',').collect();
+        let is_whole = columns.get(6)?.parse() == Ok(CHUNK);
+        Some((number as u64, columns[5].parse().ok()?)).filter(|_| is_whole)
+    };
+    let chunks: Vec<(u64, u64)> = copies.enumerate().filter_map(chunk).collect();
+    assert!(chunks.len() > 12, "{text}");
+    chunks
+}
+
+/// One helper, on a machine of two CPUs.
+fn order(place: Place, fate: Fate) -> Order {
+    Order {
+        place,
+        helpers: 1,
+        fate,
+        cpus: 2,
+        held_back: Vec::new(),
+        fault: String::new(),
+    }
+}
+
+/// So many helpers of three.
+fn order_many(helpers: usize, place: Place, fate: Fate) -> Order {
+    Order {
+        helpers,
+        cpus: 4,
+        ..order(place, fate)
+    }
+}
+
+/// One helper in the first part of one of the first chunks, in one in the middle of the middle, in the last of one of the last;
+/// two and three helpers in parts of one chunk.
+fn parts(ward: &Ward, step: &str, fate: Fate) -> Vec<Order> {
+    let chunks = whole_chunks(&ward.driver, step);
+    let (middle, parts) = (chunks.len() / 2, CHUNK / PART);
+    let inside = |chunk: u64, part: u64| (chunk + part * PART).next_multiple_of(8) + 64;
+    let one = |chunks: &[(u64, u64)], part: u64| Order {
+        held_back: chunks.iter().map(|(number, _)| *number).collect(),
+        ..order(
+            Place::Part(chunks.iter().map(|(_, at)| inside(*at, part)).collect()),
+            fate,
+        )
+    };
+    let many = |helpers: usize| {
+        let (number, chunk) = chunks[middle];
+        let four = (3..7).map(|part| inside(chunk, 2 * part)).collect();
+        Order {
+            held_back: vec![number],
+            ..order_many(helpers, Place::Part(four), fate)
+        }
+    };
+    vec![
+        one(&chunks[..4], 0),
+        one(&chunks[middle..middle + 4], parts / 2),
+        one(&chunks[chunks.len() - 4..], parts - 1),
+        many(2),
+        many(3),
+    ]
+}
+
+#[test]
+fn helpers_stopped_between_parts_are_not_waited_for() {
+    let mut ward = Ward::start(&[]);
+    for step in ["checkpoint", "restore"] {
+        let mut pause = order(Place::After(12), Fate::HeldToTheEnd);
+        pause.fault = "pause=15@12".into();
+        let mut pause_of_all = order_many(3, Place::After(12), Fate::HeldToTheEnd);
+        pause_of_all.fault.clone_from(&pause.fault);
+        for order in [
+            order(Place::Birth, Fate::HeldToTheEnd),
+            order_many(2, Place::Birth, Fate::HeldToTheEnd),
+            order_many(3, Place::Birth, Fate::HeldToTheEnd),
+            pause,
+            pause_of_all,
+        ] {
+            let late = ward.host.steps(Step::HelperLate);
+            let caught = ward.cycle_with(step, &order);
+            // The step went to its end without them, and the record says that they stayed.
+            assert!(ward.host.steps(Step::HelperLate) >= late + caught.taken as u32);
+        }
+    }
+    assert_eq!(
+        ward.host
+            .steps_but(&[Step::HelperLate, Step::SlowHugePages]),
+        []
+    );
+    ward.expect_nothing_lost();
+}
+
+#[test]
+fn a_part_whose_helper_is_stopped_is_waited_for() {
+    let mut ward = Ward::start(&[]);
+    let fate = Fate::Held(Duration::from_millis(300));
+    for step in ["checkpoint", "restore"] {
+        for order in parts(&ward, step, fate) {
+            let caught = ward.cycle_with(step, &order);
+            // Nobody else may do their parts, and nothing is done without them.
+            assert!(caught.waited, "{order:?}: {caught:?}");
+            assert!(caught.afterwards < SOON, "{order:?}: {caught:?}");
+        }
+    }
+    assert_eq!(ward.host.steps_but(&[Step::SlowHugePages]), []);
+    ward.expect_nothing_lost();
+}
+
+#[test]
+fn a_part_whose_helper_ends_is_done_again() {
+    let mut ward = Ward::start(&[]);
+    for step in ["checkpoint", "restore"] {
+        for order in parts(&ward, step, Fate::Exit) {
+            let dead = ward.host.steps(Step::HelperDead);
+            let caught = ward.cycle_with(step, &order);
+            let more = ward.host.steps(Step::HelperDead) - dead;
+            assert!(more >= caught.taken as u32, "{order:?}: {more}");
+        }
+    }
+    assert_eq!(
+        ward.host
+            .steps_but(&[Step::HelperDead, Step::SlowHugePages]),
+        []
+    );
+    ward.expect_nothing_lost();
 }
