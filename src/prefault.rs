@@ -76,8 +76,8 @@ impl Prefault {
         }
     }
 
-    /// Sets a new range: the first `len` bytes of a mapping of `mapped`. No thread may be at work on the old one; `limit`
-    /// threads at most prefault while copies go on.
+    /// Sets a new range: the first `len` bytes of a mapping of `mapped`. No helper may live; `limit` threads at most prefault
+    /// while copies go on.
     pub fn arm(&self, start: usize, len: usize, mapped: usize, how: How, limit: u32) {
         let unit = if how == How::TouchSmall {
             SMALL_UNIT
@@ -92,8 +92,8 @@ impl Prefault {
         for word in [&self.next, &self.done, &self.mark] {
             word.store(0, Ordering::Relaxed);
         }
-        // Not `active`: each thread takes itself out of it.
-        for word in [&self.refused, &self.slow] {
+        // Each thread takes itself out of `active`, but one that was ended in the middle.
+        for word in [&self.refused, &self.slow, &self.active] {
             word.store(0, Ordering::Relaxed);
         }
         self.advised.store(mapped, Ordering::Relaxed);
@@ -136,15 +136,7 @@ impl Prefault {
         self.slow.load(Ordering::Relaxed) >= SLOW_MAX
     }
 
-    /// Waits until no thread is in the middle of a unit: its addresses are about to become somebody else's. As long as it
-    /// takes, if somebody has stopped such a thread; it could not be woken later without harm.
-    pub fn wait_until_idle(&self) {
-        while self.is_busy() {
-            sys::sched_yield();
-        }
-    }
-
-    /// Whether some thread is in the middle of a unit.
+    /// Whether some thread has begun a unit and not finished it: one that lives is in the middle of it.
     pub fn is_busy(&self) -> bool {
         self.active.load(Ordering::Acquire) != 0
     }

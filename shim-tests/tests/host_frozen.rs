@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use cudasnap_shim_tests::attack::Attack;
 use cudasnap_shim_tests::busy::{Busy, CALLS, WORKERS};
 use cudasnap_shim_tests::captor::{self, Caught, Fate, Order, Place};
 use cudasnap_shim_tests::freeze::Freeze;
@@ -399,4 +400,56 @@ fn a_part_whose_helper_ends_is_done_again() {
         []
     );
     ward.expect_nothing_lost();
+}
+
+/// The first, a middle, and the last units that are touched huge page by huge page; one helper and all.
+fn units(fate: Fate) -> Vec<Order> {
+    let units = |first: u64| Place::Prefault((first..first + 4).map(|unit| unit * CHUNK).collect());
+    // While the request is held back, helpers populate everything.
+    let held_back = |order: Order| Order {
+        held_back: vec![0],
+        ..order
+    };
+    let all = [
+        order(units(0), fate),
+        order(units(10), fate),
+        order(units(20), fate),
+        order_many(3, units(4), fate),
+    ];
+    all.into_iter().map(held_back).collect()
+}
+
+#[test]
+fn prefault_goes_on_without_helpers_that_are_stopped_or_end_in_it() {
+    let mut ward = Ward::start(&[]);
+    for fate in [
+        Fate::Held(Duration::from_millis(50)),
+        Fate::HeldToTheEnd,
+        Fate::Exit,
+    ] {
+        for order in units(fate) {
+            let late = ward.host.steps(Step::HelperLate);
+            let caught = ward.cycle("checkpoint", &order);
+            let stays = fate == Fate::HeldToTheEnd;
+            let more = ward.host.steps(Step::HelperLate) - late;
+            assert!(!stays || more >= caught.taken as u32, "{order:?}: {more}");
+        }
+    }
+    assert_eq!(
+        ward.host
+            .steps_but(&[Step::HelperLate, Step::SlowHugePages]),
+        []
+    );
+    ward.expect_nothing_lost();
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_helper_that_ends_inside_prefault_is_waited_for_by_nobody() {
+    let outcome = Attack::new("stopped killed-in-prefault")
+        .env("CUDASNAP_THREADS", "2")
+        .env("CUDASNAP_PAGES", "4k")
+        .run();
+    assert!(outcome.number() >= 1.0, "nobody was killed");
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
 }

@@ -259,6 +259,19 @@ impl Crew {
         }
     }
 
+    /// Whether a helper is in the middle of a unit of prefault. One that was ended there touches nothing any more.
+    pub fn is_prefaulting(&self) -> bool {
+        self.prefault.is_busy() && self.alive() > 0
+    }
+
+    /// Waits until no helper is in the middle of a unit: its addresses are about to become somebody else's. As long as it takes,
+    /// if somebody has stopped such a helper; it could not be woken later without harm.
+    pub fn wait_for_prefault(&self) {
+        while self.is_prefaulting() {
+            sys::sched_yield();
+        }
+    }
+
     /// Sends all helpers away and waits, for a limited time, until they are gone. Returns how many are not: their stacks
     /// and whatever they may touch must stay mapped.
     pub fn dismiss(&self) -> u32 {

@@ -57,7 +57,7 @@ pub fn unmap(addr: usize, len: usize, config: &Config) -> Fate {
 /// A part of a buffer, or more than one: the driver's own call, unless a helper that somebody stopped is about to touch some of
 /// it. Then only the pages go.
 fn unmap_part(addr: usize, len: usize) -> Fate {
-    if !CREW.prefault.is_busy() {
+    if !CREW.is_prefaulting() {
         return Fate::Pass;
     }
     buffer::hollow(addr, len);
@@ -138,7 +138,7 @@ pub fn disturb(addr: usize, len: usize) {
         }
     }
     // What comes there next may not be writable: a helper in the middle of a unit must be through before.
-    CREW.prefault.wait_until_idle();
+    CREW.wait_for_prefault();
 }
 
 /// Frees a kept buffer: the tool has asked for it, or the driver's own request is about to take its room.
