@@ -4,12 +4,16 @@
 
 use std::time::Duration;
 
+use cudasnap_cli::process::observe::{threads, Holdings};
+use cudasnap_cli::process::target::Target;
 use cudasnap_shim_tests::attack::Attack;
 use cudasnap_shim_tests::busy::{Busy, CALLS, WORKERS};
 use cudasnap_shim_tests::captor::{self, Caught, Fate, Order, Place};
 use cudasnap_shim_tests::freeze::Freeze;
+use cudasnap_shim_tests::leaks::Growth;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::SimDriver;
+use cudasnap_shim_tests::tracee::{Seen, Tracee};
 use cudasnap_shim_tests::watchdog::Watchdog;
 use cudasnap_wire::Step;
 
@@ -21,6 +25,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// The driver's own work that shows nothing here is left out.
 const FAST: [(&str, &str); 2] = [("CUDASIM_NOISE", "0"), ("CUDASIM_DMA_GBPS", "0")];
 
+/// What the simulated driver fails with (304), as an exit code.
+const OPERATING_SYSTEM: i32 = 255;
+
 fn restore_thread(host: &Shimmed) -> i32 {
     host.control("tid").stdout.parse().expect("a thread id")
 }
@@ -29,6 +36,14 @@ fn restore_thread(host: &Shimmed) -> i32 {
 fn must(host: &Shimmed, action: &str) {
     let done = host.driver.begin(action, host.app.pid(), &FAST).finish();
     assert_eq!(done.code, 0, "{action}: {} {}", done.stdout, done.stderr);
+}
+
+/// A step in which the driver is to fail.
+fn must_fail(host: &Shimmed, action: &str, fault: &str) {
+    let environment = [&FAST[..], &[("CUDASIM_FAULT", fault)]].concat();
+    let pid = host.app.pid();
+    let done = host.driver.begin(action, pid, &environment).finish();
+    assert_eq!(done.code, OPERATING_SYSTEM, "{fault}: {done:?}");
 }
 
 /// All bytes of the last phase went through the shim, and its helpers are gone.
@@ -201,14 +216,16 @@ struct Ward {
 }
 
 impl Ward {
-    fn start(environment: &[(&str, &str)]) -> Self {
-        let driver = SimDriver::build(false);
-        let environment = [&[("CUDASIM_CONTEXT_MIB", "46")], environment].concat();
-        let host = Shimmed::start(&driver, &["1"], &environment);
+    fn start() -> Self {
+        Self::on(&SimDriver::build(false))
+    }
+
+    fn on(driver: &SimDriver) -> Self {
+        let host = Shimmed::start(driver, &["1"], &[("CUDASIM_CONTEXT_MIB", "46")]);
         let pid = host.app.pid() as i32;
         Ward {
             restore_thread: restore_thread(&host),
-            driver,
+            driver: driver.clone(),
             cycles: 0,
             _watchdog: Watchdog::new("a ward's cycles", pid, LIMIT),
             host,
@@ -340,7 +357,7 @@ fn parts(ward: &Ward, step: &str, fate: Fate) -> Vec<Order> {
 
 #[test]
 fn helpers_stopped_between_parts_are_not_waited_for() {
-    let mut ward = Ward::start(&[]);
+    let mut ward = Ward::start();
     for step in ["checkpoint", "restore"] {
         let mut pause = order(Place::After(12), Fate::HeldToTheEnd);
         pause.fault = "pause=15@12".into();
@@ -369,7 +386,7 @@ fn helpers_stopped_between_parts_are_not_waited_for() {
 
 #[test]
 fn a_part_whose_helper_is_stopped_is_waited_for() {
-    let mut ward = Ward::start(&[]);
+    let mut ward = Ward::start();
     let fate = Fate::Held(Duration::from_millis(300));
     for step in ["checkpoint", "restore"] {
         for order in parts(&ward, step, fate) {
@@ -385,7 +402,7 @@ fn a_part_whose_helper_is_stopped_is_waited_for() {
 
 #[test]
 fn a_part_whose_helper_ends_is_done_again() {
-    let mut ward = Ward::start(&[]);
+    let mut ward = Ward::start();
     for step in ["checkpoint", "restore"] {
         for order in parts(&ward, step, Fate::Exit) {
             let dead = ward.host.steps(Step::HelperDead);
@@ -421,7 +438,7 @@ fn units(fate: Fate) -> Vec<Order> {
 
 #[test]
 fn prefault_goes_on_without_helpers_that_are_stopped_or_end_in_it() {
-    let mut ward = Ward::start(&[]);
+    let mut ward = Ward::start();
     for fate in [
         Fate::Held(Duration::from_millis(50)),
         Fate::HeldToTheEnd,
@@ -452,4 +469,214 @@ fn a_helper_that_ends_inside_prefault_is_waited_for_by_nobody() {
         .run();
     assert!(outcome.number() >= 1.0, "nobody was killed");
     assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+/// Copies of a phase of the smallest process.
+fn copies(ward: &Ward) -> u64 {
+    ward.host.last("checkpoint").copies
+}
+
+/// A driver that fails in one step of an otherwise good cycle, and whose process can go on.
+fn fail_and_recover(host: &Shimmed, step: &str, fault: &str) {
+    must(host, "lock");
+    if step == "restore" {
+        must(host, "checkpoint");
+    }
+    must_fail(host, step, fault);
+    host.expect_no_helper_after(SOON);
+    if step == "restore" {
+        must(host, "restore");
+    }
+    must(host, "unlock");
+}
+
+/// How the same process without the shim changes by the same failure and a cycle.
+fn stock_growth(driver: &SimDriver, step: &str, fault: &str) -> Growth {
+    let mut app = driver.app(&["1"], &[("CUDASIM_CONTEXT_MIB", "46")]);
+    let target = Target::new(app.pid() as i32);
+    let before = Holdings::of(target).expect("its holdings");
+    let steps = [
+        "lock",
+        step,
+        "unlock",
+        "lock",
+        "checkpoint",
+        "restore",
+        "unlock",
+    ];
+    for (number, action) in steps.into_iter().enumerate() {
+        let word = [("CUDASIM_FAULT", fault)];
+        let environment = if number == 1 { &word[..] } else { &[] };
+        let done = driver.begin(action, app.pid(), environment).finish();
+        assert_eq!(done.code != 0, number == 1, "{action}: {done:?}");
+    }
+    assert_eq!(app.wrong_words(), 0);
+    Growth::between(&before, &Holdings::of(target).expect("its holdings"))
+}
+
+fn expect_next_cycle(ward: &mut Ward, fault: &str, stock: Option<&Growth>) {
+    assert_eq!(ward.host.app.wrong_words(), 0, "{fault}");
+    for action in ["lock", "checkpoint", "restore", "unlock"] {
+        must(&ward.host, action);
+    }
+    assert_eq!(ward.host.app.wrong_words(), 0, "{fault}");
+    for direction in ["checkpoint", "restore"] {
+        expect_covered(&ward.host, direction);
+    }
+    let growth = ward.host.growth();
+    assert_eq!(growth.leaks(stock, None), [""; 0], "{fault}: {growth:?}");
+}
+
+#[test]
+fn the_driver_fails_at_every_copy_of_a_checkpoint() {
+    let mut ward = Ward::start();
+    ward.host.cycle();
+    let all = copies(&ward);
+    for copy in 0..all {
+        let fault = format!("copy:{copy},unmap");
+        fail_and_recover(&ward.host, "checkpoint", &fault);
+        let failed = ward.host.last("checkpoint");
+        assert_eq!(failed.copies, copy, "{failed:?}");
+        expect_next_cycle(&mut ward, &fault, None);
+    }
+    assert_eq!(ward.host.record().counters.answered, 1 + 2 * all);
+    // The driver forgets its buffer here: each time a new process.
+    let stock = stock_growth(&ward.driver, "checkpoint", "copy:1,keep");
+    for copy in 0..all {
+        let mut ward = Ward::on(&ward.driver);
+        let fault = format!("copy:{copy},keep");
+        fail_and_recover(&ward.host, "checkpoint", &fault);
+        expect_next_cycle(&mut ward, &fault, Some(&stock));
+        assert_eq!(ward.host.record().counters.answered, 2);
+        assert_eq!(ward.host.steps(Step::SecondBuffer), 1, "{fault}");
+    }
+}
+
+#[test]
+fn the_driver_fails_at_every_copy_of_a_restore() {
+    let mut ward = Ward::start();
+    ward.host.cycle();
+    let all = copies(&ward);
+    for copy in 0..all {
+        let fault = format!("copy:{copy},keep");
+        fail_and_recover(&ward.host, "restore", &fault);
+        expect_next_cycle(&mut ward, &fault, None);
+    }
+    assert_eq!(ward.host.record().counters.answered, 1 + 2 * all);
+    // The driver gives the buffer up here, and the process with it: also without the shim.
+    for copy in 0..all {
+        let ward = Ward::on(&ward.driver);
+        let fault = format!("copy:{copy},unmap");
+        must(&ward.host, "lock");
+        must(&ward.host, "checkpoint");
+        must_fail(&ward.host, "restore", &fault);
+        ward.host.expect_no_helper_after(SOON);
+        assert_eq!(ward.host.control("state").stdout, "failed");
+        // It fails before the shim sees a copy, or after so many.
+        let record = ward.host.record();
+        let copied = record.last("restore").map_or(0, |phase| phase.copies);
+        assert_eq!(copied, copy);
+        assert!(ward.host.record().buffer.state.is("none"));
+        let growth = ward.host.growth();
+        assert_eq!(growth.leaks(None, None), [""; 0], "{fault}: {growth:?}");
+    }
+}
+
+#[test]
+fn the_driver_fails_in_a_frozen_world() {
+    for step in ["checkpoint", "restore"] {
+        let after = if step == "checkpoint" {
+            "unmap"
+        } else {
+            "keep"
+        };
+        let mut ward = Ward::start();
+        for place in ["0", "1", "middle", "last-1"] {
+            let fault = format!("copy:{place},{after}");
+            let pid = ward.host.app.pid() as i32;
+            let mut freeze = Freeze::new(pid, ward.restore_thread).expect("a frozen world");
+            freeze
+                .with_restore_thread(|| fail_and_recover(&ward.host, step, &fault))
+                .expect("the restore thread runs");
+            drop(freeze);
+            expect_next_cycle(&mut ward, &fault, None);
+            // The helpers of a driver that fails leave also when nobody is left to send them.
+            must(&ward.host, "lock");
+            if step == "restore" {
+                must(&ward.host, "checkpoint");
+            }
+            let mut freeze = Freeze::new(pid, ward.restore_thread).expect("a frozen world");
+            freeze
+                .with_restore_thread(|| must_fail(&ward.host, step, &fault))
+                .expect("the restore thread runs");
+            ward.host.expect_no_helper_after(SOON);
+            drop(freeze);
+            if step == "restore" {
+                must(&ward.host, "restore");
+            }
+            must(&ward.host, "unlock");
+            expect_next_cycle(&mut ward, &fault, None);
+        }
+    }
+}
+
+/// Stops helpers wherever they are, as a second freeze would, and releases them after a while; how many.
+fn stop_helpers_for(pid: i32, time: Duration) -> u32 {
+    let all = threads(Target::new(pid)).expect("its threads");
+    let helpers = all
+        .iter()
+        .filter(|thread| thread.name.starts_with("csnap-"));
+    let stopped: Vec<Tracee> = helpers
+        .filter_map(|thread| Tracee::seize(thread.tid, 0).ok())
+        .filter(|helper| {
+            // One that ends now cannot be stopped, but is waited for.
+            let _ = helper.interrupt();
+            helper.wait().expect("its tracer is told") != Seen::Ended
+        })
+        .collect();
+    std::thread::sleep(time);
+    for helper in &stopped {
+        helper.detach().expect("a stopped thread");
+    }
+    stopped.len() as u32
+}
+
+#[test]
+fn a_second_freeze_stops_helpers_too() {
+    let mut ward = Ward::start();
+    let (pid, tid) = (ward.host.app.pid() as i32, ward.restore_thread);
+    let mut dice = Dice(0x5eed_5eed);
+    let slow = [("CUDASIM_NOISE", "0"), ("CUDASIM_DMA_GBPS", "1")];
+    let mut stopped = 0;
+    let mut cycles = 0;
+    while stopped < 12 {
+        must(&ward.host, "lock");
+        let mut freeze = Freeze::new(pid, tid).expect("a frozen world");
+        for step in ["checkpoint", "restore"] {
+            let moment = Duration::from_micros(dice.below(40_000));
+            let hold = Duration::from_millis(dice.below(150));
+            let act = || {
+                let begun = ward.host.driver.begin(step, ward.host.app.pid(), &slow);
+                std::thread::sleep(moment);
+                stopped += stop_helpers_for(pid, hold);
+                begun.finish()
+            };
+            let done = freeze.with_restore_thread(act).expect("it runs");
+            assert_eq!(done.code, 0, "{step}: {done:?}");
+            let phase = ward.host.last(step);
+            assert!(
+                phase.end.is("covered") && phase.copied == phase.expected,
+                "{phase:?}"
+            );
+            ward.host.expect_no_helper_after(SOON);
+        }
+        drop(freeze);
+        must(&ward.host, "unlock");
+        assert_eq!(ward.host.app.wrong_words(), 0);
+        cycles += 1;
+        assert!(cycles < 200, "{stopped} helpers in {cycles} cycles");
+    }
+    println!("{stopped} helpers were stopped in {cycles} frozen cycles");
+    assert_eq!(ward.host.record().counters.answered, cycles);
+    ward.expect_nothing_lost();
 }
