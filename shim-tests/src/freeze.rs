@@ -106,11 +106,16 @@ impl Freeze {
 impl Drop for Freeze {
     fn drop(&mut self) {
         for stopped in &self.stopped {
-            let released = request(libc::PTRACE_DETACH, stopped.tid, stopped.signal);
+            if request(libc::PTRACE_DETACH, stopped.tid, stopped.signal).is_ok() {
+                continue;
+            }
+            // A step that failed in the middle has left its thread running.
+            let runs = request(libc::PTRACE_INTERRUPT, stopped.tid, 0).is_ok();
             // A thread that was killed meanwhile is not released but waited for: its process cannot end before its tracer has
             // seen that. The first thread is left to whoever waits for the process.
-            if released.is_err() && stopped.tid != self.pid {
+            if runs || stopped.tid != self.pid {
                 let _ = wait_stop(stopped.tid);
+                let _ = request(libc::PTRACE_DETACH, stopped.tid, 0);
             }
         }
     }
