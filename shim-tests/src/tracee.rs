@@ -94,6 +94,23 @@ impl Tracee {
         request(libc::PTRACE_SETREGS, self.tid, 0, place)
     }
 
+    /// Makes a stopped thread end, alone, by an `exit` system call; `syscall` is the address of such an instruction.
+    pub fn make_exit(self, syscall: u64) -> io::Result<()> {
+        let mut registers = self.registers()?;
+        registers.rip = syscall;
+        registers.rax = libc::SYS_exit as u64;
+        registers.rdi = 0;
+        // Not inside a system call that would be made again.
+        registers.orig_rax = u64::MAX;
+        self.set_registers(&registers)?;
+        loop {
+            self.resume(libc::PTRACE_CONT, 0)?;
+            if self.wait()? == Seen::Ended {
+                return Ok(());
+            }
+        }
+    }
+
     /// Eight bytes of its memory.
     pub fn peek(self, address: u64) -> io::Result<[u8; 8]> {
         // libc's function returns the word itself, and an error as -1 like that word.

@@ -5,69 +5,16 @@
 //! that touches the word is in the middle of that part or that unit of prefault. It can also tell the process that the machine
 //! has more CPUs than it has, since the number of helpers follows from that.
 
+mod order;
+
+pub use order::{Caught, Fate, Order, Place};
+
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::shimmed::Shimmed;
 use crate::simdriver::{Begun, Control};
 use crate::tracee::{Seen, Tracee};
-
-/// Where a helper is taken.
-#[derive(Debug, Clone)]
-pub enum Place {
-    /// Before its first instruction.
-    Birth,
-    /// When so many copies have been made: the driver is told to pause there, so that it is between two parts.
-    After(u64),
-    /// Inside the unit of prefault that touches one of these offsets in the buffer.
-    Prefault(Vec<u64>),
-    /// Inside the part of a copy that has one of these offsets.
-    Part(Vec<u64>),
-}
-
-/// What becomes of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// Held for so long, then released.
-    Held(Duration),
-    /// Held until the driver's step is over.
-    HeldToTheEnd,
-    /// Made to end, alone.
-    Exit,
-}
-
-/// What the captor is to do during one step of the driver.
-#[derive(Debug, Clone)]
-pub struct Order {
-    /// Where.
-    pub place: Place,
-    /// How many helpers, at most.
-    pub helpers: usize,
-    /// What becomes of them.
-    pub fate: Fate,
-    /// CPUs that the process sees.
-    pub cpus: u32,
-    /// Copies, by number, in which the restore thread is slowed down and held back, so that helpers take what they can: else the
-    /// first part is always its own, and on a busy machine most of the others too.
-    pub held_back: Vec<u64>,
-    /// Faults of the driver.
-    pub fault: String,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub struct Caught {
-    /// Helpers that were born.
-    pub born: usize,
-    /// Those that were taken.
-    pub taken: usize,
-    /// Whether the driver's step was still under way when they were released.
-    pub waited: bool,
-    /// From then to its end.
-    pub afterwards: Duration,
-    /// The driver's step.
-    pub control: Control,
-}
 
 /// Others may still be on their way when the first was taken.
 const OTHERS: Duration = Duration::from_millis(100);
@@ -292,7 +239,8 @@ impl Captor<'_> {
         if self.order.fate != Fate::Exit {
             return Ok(State::Taken);
         }
-        self.make_exit(helper)?;
+        let syscall = self.syscall.ok_or(io::Error::other("no system call yet"))?;
+        helper.make_exit(syscall)?;
         Ok(State::Gone)
     }
 
@@ -374,21 +322,6 @@ impl Captor<'_> {
                 *state = State::Released;
                 self.released = Some(Instant::now());
             }
-        }
-        Ok(())
-    }
-
-    fn make_exit(&self, helper: Tracee) -> io::Result<()> {
-        let mut registers = helper.registers()?;
-        registers.rip = self.syscall.ok_or(io::Error::other("no system call yet"))?;
-        registers.rax = libc::SYS_exit as u64;
-        registers.rdi = 0;
-        // Not inside a system call that would be made again.
-        registers.orig_rax = u64::MAX;
-        helper.set_registers(&registers)?;
-        helper.resume(libc::PTRACE_CONT, 0)?;
-        while helper.wait()? != Seen::Ended {
-            helper.resume(libc::PTRACE_CONT, 0)?;
         }
         Ok(())
     }
