@@ -75,8 +75,8 @@ impl Prefault {
         }
     }
 
-    /// Sets a new range: the first `len` bytes of a mapping of `mapped`. No thread may be at work on the old one; `limit`
-    /// threads at most prefault while copies go on.
+    /// Sets a new range: the first `len` bytes of a mapping of `mapped`. No helper may live; `limit` threads at most prefault
+    /// while copies go on.
     pub fn arm(&self, start: usize, len: usize, mapped: usize, how: How, limit: u32) {
         let unit = if how == How::TouchSmall {
             SMALL_UNIT

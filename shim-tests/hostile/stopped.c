@@ -146,6 +146,33 @@ static const char *killed_in_a_part(void)
     return in_mid_copies(EXIT);
 }
 
+/* A helper that was ended in the middle of a unit of prefault touches nothing any more, and nobody waits for it: not a change of
+ * the buffer's protection, not the munmap of a half, not the next buffer's prefault. */
+static const char *killed_in_prefault(void)
+{
+    static char detail[32];
+    const size_t half = 128 * MIB;
+    int met = 0;
+    prepare();
+    for (int try = 0; try < TRIES; try++) {
+        unsigned char *buffer = request(LENGTH);
+        met += order_now(EXIT);
+        if (try % 2)
+            expect(cuda.mprotect(buffer, LENGTH, PROT_READ | PROT_WRITE) == 0, "an mprotect failed");
+        release(buffer, half);
+        expect(!is_mapped(buffer), "addresses wait for a helper that is dead");
+        memset(buffer + half, 1, LENGTH - half);
+        release(buffer + half, LENGTH - half);
+    }
+    expect_no_helper_within(5);
+    release(request(64 * MIB), 64 * MIB);
+    expect_nothing_lost();
+    make_source(LENGTH);
+    cycle(LENGTH);
+    snprintf(detail, sizeof detail, "%d", met);
+    return detail;
+}
+
 /* A libcuda whose slots cannot be held: its request is answered when all is populated, but not by a helper that somebody
  * keeps. */
 static const char *relro(void)
@@ -173,9 +200,15 @@ static const char *relro(void)
 int main(int count, char **arguments)
 {
     static const struct attack attacks[] = {
-        {"first-half", first_half}, {"second-half", second_half},      {"whole", whole},
-        {"many", many},             {"held", held_in_a_part},          {"killed", killed_in_a_part},
-        {"relro", relro},           {NULL, NULL},
+        {"first-half", first_half},
+        {"second-half", second_half},
+        {"whole", whole},
+        {"many", many},
+        {"held", held_in_a_part},
+        {"killed", killed_in_a_part},
+        {"killed-in-prefault", killed_in_prefault},
+        {"relro", relro},
+        {NULL, NULL},
     };
     return run_attack(attacks, count, arguments);
 }

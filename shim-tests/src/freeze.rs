@@ -58,10 +58,14 @@ impl Freeze {
 
     /// Lets the restore thread alone run, all its signals but SIGTRAP blocked, while `action` goes on.
     pub fn with_restore_thread<T>(&mut self, action: impl FnOnce() -> T) -> io::Result<T> {
-        let tid = self.restore_thread;
+        self.with_thread(self.restore_thread, action)
+    }
+
+    /// The same with another of the frozen threads.
+    pub fn with_thread<T>(&mut self, tid: i32, action: impl FnOnce() -> T) -> io::Result<T> {
         let at = self
             .position(tid)
-            .ok_or_else(|| io::Error::other("the restore thread has ended"))?;
+            .ok_or_else(|| io::Error::other("the thread has ended"))?;
         let mut mask = 0u64;
         let trap = 1u64 << (libc::SIGTRAP - 1);
         signal_mask(GETSIGMASK, tid, &mut mask)?;
@@ -73,7 +77,7 @@ impl Freeze {
             Some(stopped) => self.stopped[at] = stopped,
             None => {
                 self.stopped.remove(at);
-                return Err(io::Error::other("the restore thread ended"));
+                return Err(io::Error::other("the thread ended"));
             }
         }
         signal_mask(SETSIGMASK, tid, &mut mask)?;
@@ -90,13 +94,7 @@ impl Freeze {
             if self.position(thread.tid).is_some() {
                 continue;
             }
-            match request(libc::PTRACE_SEIZE, thread.tid, 0) {
-                // It ended since it was listed.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
-                outcome => outcome?,
-            }
-            request(libc::PTRACE_INTERRUPT, thread.tid, 0)?;
-            if let Some(stopped) = wait_stop(thread.tid)? {
+            if let Some(stopped) = stop(self.pid, thread.tid)? {
                 self.stopped.push(stopped);
                 found = true;
             }
@@ -108,14 +106,44 @@ impl Freeze {
 impl Drop for Freeze {
     fn drop(&mut self) {
         for stopped in &self.stopped {
-            let released = request(libc::PTRACE_DETACH, stopped.tid, stopped.signal);
+            if request(libc::PTRACE_DETACH, stopped.tid, stopped.signal).is_ok() {
+                continue;
+            }
+            // A step that failed in the middle has left its thread running.
+            let runs = request(libc::PTRACE_INTERRUPT, stopped.tid, 0).is_ok();
             // A thread that was killed meanwhile is not released but waited for: its process cannot end before its tracer has
             // seen that. The first thread is left to whoever waits for the process.
-            if released.is_err() && stopped.tid != self.pid {
+            if runs || stopped.tid != self.pid {
                 let _ = wait_stop(stopped.tid);
+                let _ = request(libc::PTRACE_DETACH, stopped.tid, 0);
             }
         }
     }
+}
+
+/// Stops a thread; `None` when it has ended since it was listed.
+fn stop(pid: i32, tid: i32) -> io::Result<Option<Stopped>> {
+    match request(libc::PTRACE_SEIZE, tid, 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        // So the kernel refuses a thread that is about to be gone.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) && is_dead(pid, tid) => {
+            return Ok(None)
+        }
+        outcome => outcome?,
+    }
+    match request(libc::PTRACE_INTERRUPT, tid, 0) {
+        // It ends now: its end is waited for.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+        outcome => outcome?,
+    }
+    wait_stop(tid)
+}
+
+/// Whether a thread has run its last instruction.
+fn is_dead(pid: i32, tid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+    state.is_empty() || state.starts_with(['Z', 'X'])
 }
 
 /// Waits until a traced thread has stopped; `None` when it has ended instead.

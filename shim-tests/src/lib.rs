@@ -5,6 +5,8 @@
 //! `quit`. The same programs run against the simulated driver and the real one.
 
 pub mod attack;
+pub mod busy;
+pub mod captor;
 pub mod cycle;
 pub mod freeze;
 pub mod host;
@@ -17,4 +19,5 @@ pub mod shimmed;
 pub mod simdriver;
 pub mod table;
 pub mod tool;
+pub mod tracee;
 pub mod watchdog;

@@ -1,8 +1,9 @@
 //! Helpers for the tests of the simulated driver itself: programs started on it, and `simctl` as the calling process.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Where `scripts/sim-env` put things.
 #[derive(Debug, Clone)]
@@ -100,6 +101,25 @@ impl SimDriver {
         }
     }
 
+    /// Starts `simctl ACTION PID` with extra environment, to be waited for.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn begin(&self, action: &str, pid: u32, environment: &[(&str, &str)]) -> Begun {
+        let mut command = self.command("simctl");
+        command
+            .args([action, &pid.to_string()])
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Begun {
+            what: format!("{action} of {pid}"),
+            child: command.spawn().expect("simctl starts"),
+            since: Instant::now(),
+        }
+    }
+
     /// Starts `simapp`.
     ///
     /// # Panics
@@ -121,6 +141,73 @@ pub struct Control {
     pub stdout: String,
     /// Its complaints.
     pub stderr: String,
+}
+
+/// A step that is longer under way than this hangs.
+const STEP_LIMIT: Duration = Duration::from_secs(60);
+
+/// A `simctl` under way; killed when dropped.
+#[derive(Debug)]
+pub struct Begun {
+    what: String,
+    child: Child,
+    since: Instant,
+}
+
+impl Begun {
+    /// What it did, if it is through.
+    ///
+    /// # Panics
+    /// When it hangs.
+    pub fn poll(&mut self) -> Option<Control> {
+        let Some(status) = self.child.try_wait().expect("simctl's status") else {
+            assert!(self.since.elapsed() < STEP_LIMIT, "{} hangs", self.what);
+            return None;
+        };
+        Some(Control {
+            code: status.code().unwrap_or(-1),
+            stdout: text_of(self.child.stdout.take()).trim().to_string(),
+            stderr: text_of(self.child.stderr.take()),
+        })
+    }
+
+    /// Whether it is not through yet.
+    ///
+    /// # Panics
+    /// When its status cannot be asked for.
+    pub fn is_under_way(&mut self) -> bool {
+        self.child.try_wait().expect("simctl's status").is_none()
+    }
+
+    /// Waits until it is through.
+    ///
+    /// # Panics
+    /// When it hangs.
+    pub fn finish(mut self) -> Control {
+        loop {
+            if let Some(control) = self.poll() {
+                return control;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // Already gone, or gone now: both are fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A line or two: they wait in the pipe until here.
+fn text_of(pipe: Option<impl Read>) -> String {
+    let mut text = String::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_string(&mut text).expect("text");
+    }
+    text
 }
 
 /// A running `simapp`; killed when dropped.
