@@ -154,27 +154,38 @@ static inline void expect_no_helper_within(int seconds)
         expect(now() < end, "a helper stays");
 }
 
-/* The record's control word `drop`; NULL without the shim. */
-static inline volatile uint32_t *drop_word(void)
+/* A word of the shim's record. */
+static inline volatile uint32_t *record_word(size_t offset)
 {
     char *record = dlsym(RTLD_DEFAULT, "cudasnap_record");
     expect(record != NULL, "the shim is not here");
-    return (volatile uint32_t *)(record + DROP_OFFSET);
+    return (volatile uint32_t *)(record + offset);
+}
+
+/* The record's control word `drop`. */
+static inline volatile uint32_t *drop_word(void)
+{
+    return record_word(DROP_OFFSET);
 }
 
 /* The driver's calls */
 
-static inline void load_cuda(void)
+static inline void use_cuda(void *handle)
 {
-    cuda.handle = dlopen("libcuda.so.1", RTLD_LAZY);
-    if (!cuda.handle)
+    if (!handle)
         fail("%s", dlerror());
+    cuda.handle = handle;
     *(void **)&cuda.mmap = dlsym(cuda.handle, "fake_mmap");
     *(void **)&cuda.munmap = dlsym(cuda.handle, "fake_munmap");
     *(void **)&cuda.mremap = dlsym(cuda.handle, "fake_mremap");
     *(void **)&cuda.mprotect = dlsym(cuda.handle, "fake_mprotect");
     *(void **)&cuda.memcpy = dlsym(cuda.handle, "fake_memcpy");
     *(void **)&cuda.memmove = dlsym(cuda.handle, "fake_memmove");
+}
+
+static inline void load_cuda(void)
+{
+    use_cuda(dlopen("libcuda.so.1", RTLD_LAZY));
 }
 
 static inline unsigned char *request(size_t length)

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::mem::offset_of;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +15,7 @@ use cudasnap_cli::record::view::RecordView;
 use cudasnap_cli::record::Located;
 use cudasnap_wire::{Record, Step};
 
-use crate::shimmed::{compile_hostile, library};
+use crate::shimmed::{compile_hostile, library, preload_list};
 use crate::simdriver::repository;
 use crate::watchdog::Watchdog;
 
@@ -53,8 +53,11 @@ impl Grounds {
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| repository().join("target"), PathBuf::from);
         let folder = target.join(format!("sim/hostile-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(folder.join("relro")).expect("a folder");
+        for name in ["relro", "second"] {
+            std::fs::create_dir_all(folder.join(name)).expect("a folder");
+        }
         Self::build_libcuda(&folder.join("libcuda.so.1"), "lazy");
+        Self::build_libcuda(&folder.join("second/libcuda.so.1"), "lazy");
         Self::build_libcuda(&folder.join("relro/libcuda.so.1"), "now");
         Grounds {
             folder,
@@ -62,7 +65,7 @@ impl Grounds {
         }
     }
 
-    fn build_libcuda(to: &std::path::Path, binding: &str) {
+    fn build_libcuda(to: &Path, binding: &str) {
         let binding = format!("-Wl,-z,relro,-z,{binding}");
         let flags = [
             "-shared",
@@ -80,8 +83,21 @@ impl Grounds {
         let path = self.folder.join(name);
         let mut built = lock(&self.built);
         if built.insert(name.to_string()) {
-            let drop_word = format!("-DDROP_OFFSET={}", offset_of!(Record, drop));
-            compile_hostile(&format!("{name}.c"), &[&drop_word, "-ldl"], &path);
+            let words = [
+                format!("-DDROP_OFFSET={}", offset_of!(Record, drop)),
+                format!("-DPID_OFFSET={}", offset_of!(Record, pid)),
+                format!(
+                    "-DREQUESTS_OFFSET={}",
+                    offset_of!(Record, counters.requests)
+                ),
+                format!(
+                    "-DANSWERED_OFFSET={}",
+                    offset_of!(Record, counters.answered)
+                ),
+            ];
+            let mut flags: Vec<&str> = words.iter().map(String::as_str).collect();
+            flags.push("-ldl");
+            compile_hostile(&format!("{name}.c"), &flags, &path);
         }
         path
     }
@@ -100,6 +116,7 @@ pub struct Attack {
     grounds: Arc<Grounds>,
     words: String,
     command: Command,
+    limit: Duration,
 }
 
 impl Attack {
@@ -126,7 +143,15 @@ impl Attack {
             grounds,
             words: words.to_string(),
             command,
+            limit: LIMIT,
         }
+    }
+
+    /// With a time limit of its own.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// On a libcuda whose slots are bound at once and then read-only.
@@ -141,6 +166,14 @@ impl Attack {
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// With libraries preloaded in front of the shim, and behind it.
+    #[must_use]
+    pub fn between(mut self, front: &[&Path], behind: &[&Path]) -> Self {
+        let list = preload_list(front, behind);
+        self.command.env("LD_PRELOAD", list);
         self
     }
 
@@ -159,7 +192,7 @@ impl Attack {
         let words = &self.words;
         let mut child = self.command.spawn().expect("the program starts");
         let pid = child.id() as i32;
-        let watchdog = Watchdog::new("an attack", pid, LIMIT);
+        let watchdog = Watchdog::new("an attack", pid, self.limit);
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("the result");
