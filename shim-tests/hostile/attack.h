@@ -121,6 +121,18 @@ static inline int is_mapped(const void *address)
     return mincore((void *)((uintptr_t)address & ~(uintptr_t)4095), 1, &there) == 0;
 }
 
+/* A helper that was just born has no name yet: this counts it. */
+static inline int threads_here(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    expect(tasks != NULL, "no list of threads");
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
 /* Ids of the shim's threads of a process, at most `max`. */
 static inline int list_helpers(pid_t pid, int *ids, int max)
 {

@@ -41,17 +41,6 @@ static void *cycle_without_pause(void *unused)
     return unused;
 }
 
-static int threads_here(void)
-{
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    expect(tasks != NULL, "no list of threads");
-    for (struct dirent *entry; (entry = readdir(tasks));)
-        count += entry->d_name[0] != '.';
-    closedir(tasks);
-    return count;
-}
-
 /* The parent's helpers and its state, which another thread may have been using, are not the child's. */
 static void copy_in_child(void)
 {

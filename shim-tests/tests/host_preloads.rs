@@ -331,8 +331,10 @@ fn a_second_libcuda_of_the_same_name() {
 #[test]
 fn the_shim_is_closed_while_its_helpers_and_slots_live() {
     let outcome = Attack::new("namespaces close").run();
+    // Each round leaves a copy behind, and each copy, the first one too, has answered one request.
+    assert_eq!(outcome.detail, "served");
     assert_eq!(outcome.requests(), (1, 1));
-    covered(&outcome);
+    assert_eq!(outcome.all_steps(), []);
 }
 
 #[test]
