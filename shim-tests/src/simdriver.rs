@@ -3,6 +3,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use crate::watchdog::Watchdog;
+
+/// A `simapp` that takes longer to be ready hangs: a preload of a test may have seen to that.
+const START: Duration = Duration::from_secs(120);
 
 /// Where `scripts/sim-env` put things.
 #[derive(Debug, Clone)]
@@ -146,7 +152,9 @@ impl App {
         let stdin = child.stdin.take().expect("piped");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
+        let watchdog = Watchdog::new("the start of simapp", child.id() as i32, START);
         stdout.read_line(&mut line).expect("simapp's first line");
+        drop(watchdog);
         assert_eq!(line.trim(), format!("ready {}", child.id()));
         App {
             child,

@@ -9,6 +9,7 @@ use cudasnap_shim_tests::attack::Attack;
 use cudasnap_shim_tests::shimmed::{hostile, library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
 use cudasnap_shim_tests::tool::Said;
+use cudasnap_shim_tests::watchdog::Watchdog;
 use cudasnap_wire::Step;
 
 mod run_world;
@@ -16,9 +17,11 @@ use run_world::{clean, Folder};
 
 /// Children that are made while a copy runs.
 const CHILDREN: u32 = 1000;
+/// Half a minute on two idle CPUs, a multiple of that where others build.
+const LIMIT: Duration = Duration::from_secs(600);
 
 fn children(how: &str) {
-    let attack = Attack::new(&format!("forks {how} {CHILDREN}")).limit(Duration::from_secs(240));
+    let attack = Attack::new(&format!("forks {how} {CHILDREN}")).limit(LIMIT);
     let outcome = attack.run();
     // Each cycle went through the shim, and nothing had to step down. Requests of children are their own record's.
     let cycles = outcome.number() as u64;
@@ -65,6 +68,7 @@ fn a_storm_of_children_beside_the_simulated_driver() {
         ("FORKSTORM_OUT", out.to_str().unwrap()),
     ];
     let mut host = Shimmed::start(&driver, &["96"], &environment);
+    let watchdog = Watchdog::new("a storm", host.app.pid() as i32, LIMIT);
     let mut during = [0; 3];
     let mut cycles = 0;
     while during.iter().sum::<u64>() < 1000 || cycles < 3 {
@@ -105,6 +109,7 @@ fn a_storm_of_children_beside_the_simulated_driver() {
     let counters = host.record().counters;
     assert_eq!((counters.requests, counters.answered), (cycles, cycles));
     assert_eq!(host.steps_but(&[Step::HelperLate]), []);
+    drop(watchdog);
     drop(host);
     std::fs::remove_file(&storm).unwrap();
 }
@@ -126,16 +131,16 @@ fn behaves_the_same(script: &str) -> String {
     plain.stdout
 }
 
-/// Threads and descriptors that a program has, and whether the library is in it.
+/// Threads and descriptors that a program has, and whether the library is in it if it should be.
 const LOOK: &str = r#"import os, time
 def look(*_):
-    inside = 'libcudasnap' in open('/proc/self/maps').read()
+    maps = open('/proc/self/maps').read()
     # A thread that was joined may need a moment to be gone.
     for _ in range(1000):
         if len(os.listdir('/proc/self/task')) == 1:
             break
         time.sleep(0.002)
-    return len(os.listdir('/proc/self/task')), sorted(os.listdir('/proc/self/fd')), inside == ('LD_PRELOAD' in os.environ)
+    return len(os.listdir('/proc/self/task')), sorted(os.listdir('/proc/self/fd')), os.environ.get('LD_PRELOAD', '') in maps
 "#;
 
 #[test]

@@ -15,6 +15,7 @@ use cudasnap_shim_tests::attack::{Attack, Outcome};
 use cudasnap_shim_tests::shimmed::{compile_hostile, library, preload_list, Shimmed};
 use cudasnap_shim_tests::simdriver::{repository, App, SimDriver};
 use cudasnap_shim_tests::tool::{binary, Said};
+use cudasnap_shim_tests::watchdog::Watchdog;
 use cudasnap_wire::Step;
 
 mod run_world;
@@ -37,6 +38,8 @@ fn is_silent(stderr: &mut File) {
 
 /// `simapp`, or another build of it, with the shim among other preloads.
 struct Arranged {
+    // First: it is called off before the process's id is free for others.
+    _watchdog: Watchdog,
     host: Shimmed,
     stderr: File,
 }
@@ -60,6 +63,7 @@ impl Arranged {
             .stderr(words.try_clone().unwrap());
         let app = App::start(&mut command);
         Arranged {
+            _watchdog: Watchdog::new("an arrangement", app.pid() as i32, LONG),
             host: Shimmed::adopt(&driver, app),
             stderr: words,
         }
@@ -279,7 +283,7 @@ fn answered_by_each_copy(target: Target) -> Vec<u64> {
     let mappings = target.mappings().unwrap();
     let ours: Vec<Mapping> = mappings
         .into_iter()
-        .filter(|mapping| mapping.path.contains("libcudasnap"))
+        .filter(|mapping| Path::new(&mapping.path) == library())
         .collect();
     // Each copy begins with the file's beginning.
     let copies = ours.chunk_by(|_, next| !next.is_image());
