@@ -1,4 +1,4 @@
-//! Link arguments of the cdylib: a build id, and the unwinder inside the library.
+//! Link arguments of the cdylib: a build id, no unloading, and the unwinder inside the library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +12,8 @@ fn main() {
     // The constructor copies the build id to data; a phase compares it with the one in text (design: a process may have
     // been moved to a host with another build at the same path).
     println!("cargo:rustc-cdylib-link-arg=-Wl,--build-id=sha1");
+    // Helpers run its text, and libcuda's slots point to it, for as long as a buffer lives: dlclose must leave it there.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     absorb_unwinder();
 }
 

@@ -26,3 +26,42 @@ pub fn barrier<T>(body: impl FnOnce() -> T) -> Option<T> {
 pub fn silence_panics() {
     std::panic::set_hook(Box::new(|_| {}));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Set in the process that panics: there the hook and the switch are nobody else's.
+    const PANICS: &str = "CUDASNAP_TEST_PANICS";
+
+    fn panic_behind_the_barrier() {
+        silence_panics();
+        let steps = &crate::record::get().counters.steps[Step::Panic as usize];
+        assert_eq!(barrier(|| 7), Some(7));
+        assert!(!is_off() && steps.load(Ordering::Relaxed) == 0);
+        assert_eq!(barrier(|| -> u32 { panic!("said to nobody") }), None);
+        assert!(is_off() && steps.load(Ordering::Relaxed) == 1);
+    }
+
+    #[test]
+    fn a_panic_is_caught_counted_and_silent_even_with_a_backtrace_asked_for() {
+        if std::env::var_os(PANICS).is_some() {
+            return panic_behind_the_barrier();
+        }
+        let name =
+            "guard::tests::a_panic_is_caught_counted_and_silent_even_with_a_backtrace_asked_for";
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(PANICS, "1")
+            .env("RUST_BACKTRACE", "full")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}

@@ -121,6 +121,18 @@ static inline int is_mapped(const void *address)
     return mincore((void *)((uintptr_t)address & ~(uintptr_t)4095), 1, &there) == 0;
 }
 
+/* A helper that was just born has no name yet: this counts it. */
+static inline int threads_here(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    expect(tasks != NULL, "no list of threads");
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
 /* Ids of the shim's threads of a process, at most `max`. */
 static inline int list_helpers(pid_t pid, int *ids, int max)
 {
@@ -154,27 +166,38 @@ static inline void expect_no_helper_within(int seconds)
         expect(now() < end, "a helper stays");
 }
 
-/* The record's control word `drop`; NULL without the shim. */
-static inline volatile uint32_t *drop_word(void)
+/* A word of the shim's record. */
+static inline volatile uint32_t *record_word(size_t offset)
 {
     char *record = dlsym(RTLD_DEFAULT, "cudasnap_record");
     expect(record != NULL, "the shim is not here");
-    return (volatile uint32_t *)(record + DROP_OFFSET);
+    return (volatile uint32_t *)(record + offset);
+}
+
+/* The record's control word `drop`. */
+static inline volatile uint32_t *drop_word(void)
+{
+    return record_word(DROP_OFFSET);
 }
 
 /* The driver's calls */
 
-static inline void load_cuda(void)
+static inline void use_cuda(void *handle)
 {
-    cuda.handle = dlopen("libcuda.so.1", RTLD_LAZY);
-    if (!cuda.handle)
+    if (!handle)
         fail("%s", dlerror());
+    cuda.handle = handle;
     *(void **)&cuda.mmap = dlsym(cuda.handle, "fake_mmap");
     *(void **)&cuda.munmap = dlsym(cuda.handle, "fake_munmap");
     *(void **)&cuda.mremap = dlsym(cuda.handle, "fake_mremap");
     *(void **)&cuda.mprotect = dlsym(cuda.handle, "fake_mprotect");
     *(void **)&cuda.memcpy = dlsym(cuda.handle, "fake_memcpy");
     *(void **)&cuda.memmove = dlsym(cuda.handle, "fake_memmove");
+}
+
+static inline void load_cuda(void)
+{
+    use_cuda(dlopen("libcuda.so.1", RTLD_LAZY));
 }
 
 static inline unsigned char *request(size_t length)
@@ -208,7 +231,8 @@ static inline void make_source(size_t length)
     uint32_t state = 12345;
     source = plain_memory(length);
     for (size_t word = 0; word < length / 4; word++)
-        ((uint32_t *)source)[word] = next_random(&state);
+        /* All four bytes: what is 0 in a fresh page is not missed when it is not copied. */
+        ((uint32_t *)source)[word] = next_random(&state) << 8 ^ next_random(&state);
 }
 
 static inline size_t chunk_at(size_t offset, size_t length)

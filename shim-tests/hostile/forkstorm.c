@@ -1,5 +1,6 @@
 /* Preloaded beside the shim: a thread that forks, vforks and spawns without pause. Each forked child maps, maps over, unmaps,
- * and looks whether it is alone in its process. FORKSTORM_OUT names a file that always holds "forks N bad M". */
+ * and looks whether it is alone in its process. FORKSTORM_OUT names a file that always holds
+ * "FORKS VFORKS SPAWNS BAD ...". */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -60,32 +61,47 @@ static pid_t vfork_true(void)
     return pid;
 }
 
+static void tell(const unsigned long *made, unsigned long bad, int status)
+{
+    char text[128], next[4096];
+    const int length = snprintf(text, sizeof text, "%lu %lu %lu %lu status %d\n", made[0], made[1], made[2], bad, status);
+    snprintf(next, sizeof next, "%s.next", out);
+    const int fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    if (write(fd, text, (size_t)length) != length)
+        abort();
+    close(fd);
+    /* A reader finds the old numbers or the new ones. */
+    rename(next, out);
+}
+
 static void *storm(void *unused)
 {
+    unsigned long made[3] = {0}, bad = 0;
+    int last = 0;
     (void)unused;
-    for (unsigned long count = 1, bad = 0;; count++) {
-        pid_t pid;
+    for (unsigned long count = 0;; count++) {
+        pid_t pid = -1;
         int status = 0;
         switch (count % 3) {
         case 0:
-            pid = spawn_true();
+            pid = fork();
+            if (pid == 0)
+                child();
             break;
         case 1:
             pid = vfork_true();
             break;
-        default:
-            pid = fork();
-            if (pid == 0)
-                child();
+        case 2:
+            pid = spawn_true();
         }
-        if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+        if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
             bad++;
-        char text[64];
-        int length = snprintf(text, sizeof text, "forks %lu bad %lu status %d\n", count, bad, status);
-        int fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        if (fd >= 0 && write(fd, text, (size_t)length) != length)
-            abort();
-        close(fd);
+            last = status;
+        }
+        made[count % 3]++;
+        tell(made, bad, last);
     }
     return NULL;
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::mem::offset_of;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -53,8 +53,11 @@ impl Grounds {
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| repository().join("target"), PathBuf::from);
         let folder = target.join(format!("sim/hostile-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(folder.join("relro")).expect("a folder");
+        for name in ["relro", "second"] {
+            std::fs::create_dir_all(folder.join(name)).expect("a folder");
+        }
         Self::build_libcuda(&folder.join("libcuda.so.1"), "lazy");
+        Self::build_libcuda(&folder.join("second/libcuda.so.1"), "lazy");
         Self::build_libcuda(&folder.join("relro/libcuda.so.1"), "now");
         Grounds {
             folder,
@@ -62,7 +65,7 @@ impl Grounds {
         }
     }
 
-    fn build_libcuda(to: &std::path::Path, binding: &str) {
+    fn build_libcuda(to: &Path, binding: &str) {
         let binding = format!("-Wl,-z,relro,-z,{binding}");
         let flags = [
             "-shared",
@@ -77,8 +80,16 @@ impl Grounds {
     }
 
     fn program(&self, name: &str) -> PathBuf {
-        let drop_word = format!("-DDROP_OFFSET={}", offset_of!(Record, drop));
-        self.built(name, name, &[&drop_word, "-ldl"])
+        let words = [
+            ("DROP", offset_of!(Record, drop)),
+            ("PID", offset_of!(Record, pid)),
+            ("REQUESTS", offset_of!(Record, counters.requests)),
+            ("ANSWERED", offset_of!(Record, counters.answered)),
+        ];
+        let words = words.map(|(name, offset)| format!("-D{name}_OFFSET={offset}"));
+        let mut flags: Vec<&str> = words.iter().map(String::as_str).collect();
+        flags.push("-ldl");
+        self.built(name, name, &flags)
     }
 
     fn preload(&self, name: &str) -> PathBuf {
@@ -110,6 +121,7 @@ pub struct Attack {
     words: String,
     command: Command,
     preloads: Vec<PathBuf>,
+    limit: Duration,
 }
 
 impl Attack {
@@ -135,6 +147,7 @@ impl Attack {
             grounds,
             words: words.to_string(),
             command,
+            limit: LIMIT,
             preloads: vec![library()],
         }
     }
@@ -161,6 +174,13 @@ impl Attack {
         &mut self.command
     }
 
+    /// With a time limit of its own.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// On a libcuda whose slots are bound at once and then read-only.
     #[must_use]
     pub fn relro(mut self) -> Self {
@@ -173,6 +193,17 @@ impl Attack {
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// With libraries preloaded in front of the shim, and behind it.
+    #[must_use]
+    pub fn between(mut self, front: &[&Path], behind: &[&Path]) -> Self {
+        let owned = |paths: &[&Path]| paths.iter().map(|path| path.to_path_buf()).collect();
+        let mut list: Vec<PathBuf> = owned(front);
+        list.append(&mut self.preloads);
+        list.extend::<Vec<PathBuf>>(owned(behind));
+        self.preloads = list;
         self
     }
 
@@ -223,7 +254,7 @@ impl Attack {
             .env("LD_PRELOAD", preloads.join(std::ffi::OsStr::new(":")));
         let mut child = self.command.spawn().expect("the program starts");
         let pid = child.id() as i32;
-        let watchdog = Watchdog::new("an attack", pid, LIMIT);
+        let watchdog = Watchdog::new("an attack", pid, self.limit);
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("the result");

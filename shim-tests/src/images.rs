@@ -135,9 +135,10 @@ impl Subject {
     ) -> Self {
         let mut command = driver.command("simapp");
         command.args(arguments).envs(environment.iter().copied());
-        command.env("LD_PRELOAD", library);
         make_dumpable(&mut command);
-        Subject::Shimmed(Box::new(Shimmed::start_command(driver, command)))
+        Subject::Shimmed(Box::new(Shimmed::start_library(
+            driver, command, library,
+        )))
     }
 
     /// The program.

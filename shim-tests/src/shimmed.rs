@@ -76,6 +76,24 @@ pub fn compile_hostile(source: &str, flags: &[&str], to: &Path) {
     );
 }
 
+/// A value of `LD_PRELOAD` with the shim between others.
+///
+/// # Panics
+/// When a path is no text.
+#[must_use]
+pub fn preload_list(front: &[&Path], behind: &[&Path]) -> String {
+    let library = library();
+    let all = front
+        .iter()
+        .copied()
+        .chain([&*library])
+        .chain(behind.iter().copied());
+    let all: Vec<&str> = all
+        .map(|path| path.to_str().expect("a path that is text"))
+        .collect();
+    all.join(":")
+}
+
 /// `simapp` under the shim, and its record.
 #[derive(Debug)]
 pub struct Shimmed {
@@ -125,7 +143,15 @@ impl Shimmed {
             preload.push(behind);
         }
         command.env("LD_PRELOAD", preload);
-        let app = App::start(&mut command);
+        Self::adopt(driver, App::start(&mut command))
+    }
+
+    /// Takes a `simapp` that was started some other way, with the shim in it.
+    ///
+    /// # Panics
+    /// When the shim is not in it.
+    #[must_use]
+    pub fn adopt(driver: &SimDriver, app: App) -> Self {
         let target = Target::new(app.pid() as i32);
         let record = Located::find(target).expect("the shim's record");
         let before = Holdings::of(target).expect("the program's holdings");

@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::watchdog::Watchdog;
+
+/// A `simapp` that takes longer to be ready hangs: a preload of a test may have seen to that.
+const START: Duration = Duration::from_secs(120);
+
 /// Where `scripts/sim-env` put things.
 #[derive(Debug, Clone)]
 pub struct SimDriver {
@@ -233,7 +238,9 @@ impl App {
         let stdin = child.stdin.take().expect("piped");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
+        let watchdog = Watchdog::new("the start of simapp", child.id() as i32, START);
         stdout.read_line(&mut line).expect("simapp's first line");
+        drop(watchdog);
         assert_eq!(line.trim(), format!("ready {}", child.id()));
         App {
             child,

@@ -44,6 +44,12 @@ fn it_exports_what_is_written_down_and_needs_no_more() {
     }
     needed.sort();
     assert_eq!(needed, NEEDED);
+    // Never unloaded: helpers run its text and libcuda's slots point to it.
+    let flags = entries
+        .iter()
+        .find(|entry| entry.tag32(endian) == Some(elf::DT_FLAGS_1));
+    let flags = flags.map_or(0, |entry| entry.d_val(endian));
+    assert_ne!(flags & u64::from(elf::DF_1_NODELETE), 0);
     let headers = header.program_headers(endian, &*bytes).unwrap();
     assert!(headers
         .iter()

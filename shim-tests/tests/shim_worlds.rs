@@ -1,7 +1,6 @@
-//! The shim in worlds where other threads are stopped, processes fork without pause, and programs do what the driver does.
+//! The shim in worlds where other threads are stopped, and programs do what the driver does.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use cudasnap_shim_tests::shimmed::{hostile, library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
@@ -33,46 +32,6 @@ fn three_cycles_in_a_row_in_a_frozen_world() {
         );
         assert_eq!(host.steps_but(&[]), []);
     }
-}
-
-#[test]
-fn forks_without_pause_while_the_copies_run() {
-    let driver = SimDriver::build(false);
-    let storm = hostile(&driver, "forkstorm.c", &["-shared", "-fPIC"]);
-    let out = std::env::temp_dir().join(format!("cudasnap-forks-{}", std::process::id()));
-    let environment = [
-        ("LD_PRELOAD", storm.to_str().unwrap()),
-        ("FORKSTORM_OUT", out.to_str().unwrap()),
-    ];
-    let mut host = Shimmed::start(&driver, &["96"], &environment);
-    let forks = || -> (u64, String) {
-        let text = std::fs::read_to_string(&out).unwrap_or_default();
-        let count = text.split(' ').nth(1).and_then(|count| count.parse().ok());
-        (count.unwrap_or(0), text)
-    };
-    let before = forks().0;
-    for _ in 0..3 {
-        // A slow DMA gives the storm time.
-        let slow = [("CUDASIM_DMA_GBPS", "0.3")];
-        for action in ["lock", "checkpoint", "restore", "unlock"] {
-            let done = host.driver.control(action, host.app.pid(), &slow);
-            assert_eq!(done.code, 0, "{action}: {}", done.stderr);
-        }
-        assert_eq!(host.app.wrong_words(), 0);
-        assert_eq!(host.last("restore").copied, host.last("restore").expected);
-    }
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while forks().0 < before + 100 {
-        assert!(Instant::now() < deadline, "{}", forks().1);
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let (_, text) = forks();
-    let steps = host.steps_but(&[]);
-    drop(host);
-    std::fs::remove_file(&out).unwrap();
-    std::fs::remove_file(&storm).unwrap();
-    assert!(text.contains(" bad 0 ") || text.is_empty(), "{text}");
-    assert_eq!(steps, []);
 }
 
 #[test]

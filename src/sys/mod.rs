@@ -177,16 +177,30 @@ pub fn page_size() -> usize {
     }
 }
 
-/// Turns a raw result into what a libc function returns, with `errno` set.
+/// Sets the calling thread's `errno`. Not when this library is not relocated yet: an IFUNC resolver of a library that the
+/// loader relocates before this one calls, and nothing of libc can be reached.
 ///
 /// # Safety
 /// The calling thread must have libc's thread-local storage: not a helper.
+unsafe fn set_errno(errno: i32) {
+    // The address is what the loader wrote; the compiler takes it for one that is never 0.
+    let place = core::hint::black_box(libc::__errno_location as *const () as usize);
+    if place != 0 {
+        // SAFETY: the caller's thread is a libc thread, and libc's function has its address.
+        unsafe { *libc::__errno_location() = errno };
+    }
+}
+
+/// Turns a raw result into what a libc function returns, with `errno` set.
+///
+/// # Safety
+/// As [`set_errno`].
 pub unsafe fn to_libc_pointer(result: SysResult) -> *mut c_void {
     match result {
         Ok(address) => address as *mut c_void,
         Err(errno) => {
             // SAFETY: the caller's thread is a libc thread.
-            unsafe { *libc::__errno_location() = errno };
+            unsafe { set_errno(errno) };
             libc::MAP_FAILED
         }
     }
@@ -195,13 +209,13 @@ pub unsafe fn to_libc_pointer(result: SysResult) -> *mut c_void {
 /// As [`to_libc_pointer`], for functions that return 0 or -1.
 ///
 /// # Safety
-/// As [`to_libc_pointer`].
+/// As [`set_errno`].
 pub unsafe fn to_libc_status(result: SysResult) -> libc::c_int {
     match result {
         Ok(_) => 0,
         Err(errno) => {
             // SAFETY: the caller's thread is a libc thread.
-            unsafe { *libc::__errno_location() = errno };
+            unsafe { set_errno(errno) };
             -1
         }
     }
