@@ -12,6 +12,7 @@ pub mod leaks;
 pub mod run;
 pub mod shimmed;
 pub mod simdriver;
+pub mod soak;
 pub mod table;
 pub mod tool;
 pub mod watchdog;

@@ -1,5 +1,7 @@
 //! A limit for steps that wait inside libcuda, which knows no time-out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ const NOTICE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct Watchdog {
     done: Option<Sender<()>>,
+    fired: Arc<AtomicBool>,
     watcher: Option<JoinHandle<()>>,
 }
 
@@ -22,11 +25,14 @@ impl Watchdog {
     /// Watches a step, named by `what`, on the process `pid`.
     pub fn new(what: &'static str, pid: i32, limit: Duration) -> Self {
         let (done, finished) = bounded::<()>(0);
+        let fired = Arc::new(AtomicBool::new(false));
+        let says_fired = Arc::clone(&fired);
         let watcher = thread::spawn(move || {
             if finished.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
             eprintln!("{what} of process {pid} hangs for {limit:?}: killing it");
+            says_fired.store(true, Ordering::Release);
             // SAFETY: kill takes two numbers. The process is a child that nobody has waited for, so its id is its own.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             if finished.recv_timeout(NOTICE) == Err(RecvTimeoutError::Timeout) {
@@ -36,8 +42,15 @@ impl Watchdog {
         });
         Watchdog {
             done: Some(done),
+            fired,
             watcher: Some(watcher),
         }
+    }
+
+    /// Whether the limit was met and the target killed.
+    #[must_use]
+    pub fn has_fired(&self) -> bool {
+        self.fired.load(Ordering::Acquire)
     }
 }
 
@@ -64,6 +77,7 @@ mod tests {
         assert!(child.try_wait().unwrap().is_none());
         let watchdog = Watchdog::new("step", pid, Duration::from_millis(1));
         assert!(!child.wait().unwrap().success());
+        assert!(watchdog.has_fired());
         drop(watchdog);
     }
 }
