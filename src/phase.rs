@@ -136,17 +136,22 @@ impl Phase {
         }
     }
 
-    /// Closes the phase and files it in the history. A crew that left by itself has said why before.
+    /// Closes the phase and files it in the history. A crew that left by itself has said why before; but when the copies cover
+    /// the buffer, that is how the phase ended: a caller that lost its CPU after the last of them finds a crew that waited in vain.
     pub fn close(&mut self, end: End, prefaulted: u64, prefault_done_ns: u64) {
         if !core::mem::take(&mut self.open) {
             return;
         }
         let block = &record::get().current;
         block.seq.write(|| {
-            let _ =
-                block
-                    .end
-                    .compare_exchange(End::Running.number(), end.number(), Relaxed, Relaxed);
+            let running = End::Running.number();
+            let by_itself = block
+                .end
+                .compare_exchange(running, end.number(), Relaxed, Relaxed)
+                .is_err();
+            if by_itself && end == End::Covered {
+                block.end.store(end.number(), Relaxed);
+            }
             block.prefaulted.store(prefaulted, Relaxed);
             if prefault_done_ns != 0 {
                 let took = prefault_done_ns.saturating_sub(self.started_ns);
@@ -263,6 +268,35 @@ pub fn of_buffer(number: u32, mut each: impl FnMut(&Block)) {
             if block.buffer.load(Relaxed) == number {
                 each(block);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crew_that_left_says_why_unless_the_copies_cover_the_buffer() {
+        for (end, filed) in [(End::Covered, End::Covered), (End::Unmapped, End::Idle)] {
+            let mut phase = Phase::new();
+            phase.open(&Opening {
+                direction: Direction::Restore,
+                mode: Mode::On,
+                pages: PageKind::Thp,
+                threads: 2,
+                buffer: 1,
+                kept: false,
+                expected: 100,
+                started_ns: 1,
+            });
+            phase.copied_one(2, 3, 100);
+            Phase::end_word().store(End::Idle.number(), Relaxed);
+            phase.close(end, 0, 0);
+            let record = record::get();
+            let last = record.history_count.load(Relaxed) as usize - 1;
+            let block = &record.history[last % HISTORY];
+            assert_eq!(block.end.load(Relaxed), filed.number());
         }
     }
 }
