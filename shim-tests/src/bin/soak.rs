@@ -202,6 +202,12 @@ fn end(mut crowd: Crowd<'_>) -> u8 {
             .fail_whole(&format!("{} was never seen", kind.word()));
         print!("{text}");
     }
+    if crowd.account.is_late() {
+        print!(
+            "{}",
+            crowd.account.fail_whole("helpers were late too often")
+        );
+    }
     println!("{}", crowd.account.verdict());
     u8::from(crowd.account.failures() > 0)
 }

@@ -20,7 +20,12 @@ pub struct Account {
     longest: Option<(f64, u64)>,
     steepest: Option<f64>,
     watched: u64,
+    late: u64,
 }
+
+/// Helpers that nobody holds are late only where they get no CPU for 200 ms: on a machine that has far too few. More than one
+/// cycle in so many is the shim's fault.
+const LATE_ONE_IN: u64 = 20;
 
 impl Account {
     /// Nothing yet; kinds in `without` are not asked for.
@@ -41,7 +46,11 @@ impl Account {
                 cycle,
                 seen,
                 seconds,
-            } => self.passed(*cycle, seen, *seconds),
+                late,
+            } => {
+                self.late += u64::from(*late);
+                self.passed(*cycle, seen, *seconds);
+            }
             Event::Skipped(_) => self.skipped += 1,
             Event::Grew { anonymous, .. } => {
                 self.watched += 1;
@@ -117,6 +126,12 @@ impl Account {
         Kind::ALL.iter().copied().filter(missing).collect()
     }
 
+    /// Whether helpers were late too often.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.late > 2 && self.late * LATE_ONE_IN > self.passed
+    }
+
     /// The last line.
     #[must_use]
     pub fn verdict(&self) -> String {
@@ -143,6 +158,11 @@ impl fmt::Display for Account {
         if let Some((seconds, cycle)) = self.longest {
             writeln!(out, "longest cycle: {seconds:.2} s, number {cycle}")?;
         }
+        writeln!(
+            out,
+            "helpers late that nobody held: {} cycles, at most one in {LATE_ONE_IN}",
+            self.late
+        )?;
         match self.steepest {
             Some(bytes) => writeln!(
                 out,
@@ -164,6 +184,7 @@ mod tests {
             cycle,
             seen,
             seconds: 0.1,
+            late: false,
         }
     }
 
@@ -203,6 +224,19 @@ mod tests {
         let first = HostPlan::of_cycle(3, 500).first;
         assert!(text.contains(&format!("scripts/soak {} 3 --from {first}", 501 - first)));
         assert_eq!(account.verdict(), "0 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn late_helpers_are_a_failure_when_they_are_the_rule() {
+        let mut account = Account::new(1, BTreeSet::new());
+        for cycle in 0..100 {
+            let mut event = passed(cycle, &[]);
+            if let Event::Passed { late, .. } = &mut event {
+                *late = cycle < 5;
+            }
+            account.take(&event);
+            assert_eq!(account.is_late(), (2..99).contains(&cycle));
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ use super::world::{self, World};
 
 /// Helpers of a phase that did not come to its end leave by themselves: after 20 ms without a copy, or 2 s without any.
 const LEAVE: Duration = Duration::from_secs(10);
+/// Helpers of a phase that was covered are gone when its last copy returns, but for what the kernel still has to do for them.
+const GONE: Duration = Duration::from_secs(1);
 /// A lock that takes longer fails.
 const LOCK_MS: u32 = 20_000;
 const OPERATING_SYSTEM: u32 = 304;
@@ -37,6 +39,8 @@ pub struct Cycle<'a> {
     seen: BTreeSet<Kind>,
     /// Whether a tracer met helpers: what that does to a phase depends on the moment.
     met: u32,
+    /// Helpers that the shim says were late.
+    late: u32,
 }
 
 /// What became of a cycle that had no problem.
@@ -44,6 +48,8 @@ pub struct Cycle<'a> {
 pub struct Done {
     /// What happened in it, as far as it could be proved.
     pub seen: BTreeSet<Kind>,
+    /// Whether helpers were late although nobody held them: the machine has more to do than CPUs for it.
+    pub late: bool,
 }
 
 impl<'a> Cycle<'a> {
@@ -65,6 +71,7 @@ impl<'a> Cycle<'a> {
             problems: Problems::new(),
             seen: BTreeSet::new(),
             met: 0,
+            late: 0,
         }
     }
 
@@ -79,7 +86,11 @@ impl<'a> Cycle<'a> {
         // Whatever happened: nobody stays stopped.
         self.world = World::Free;
         if self.problems.is_empty() {
-            Ok(Done { seen: self.seen })
+            let late = self.late > 0 && self.met == 0;
+            Ok(Done {
+                seen: self.seen,
+                late,
+            })
         } else {
             Err(self.problems)
         }
@@ -330,7 +341,7 @@ impl<'a> Cycle<'a> {
         let outcome = self.step(When::Checkpoint, &self.mild_fault())?;
         outcome.map_err(|error| format!("checkpoint: {error}"))?;
         self.expect_state(State::Checkpointed)?;
-        self.no_helper_left(When::Checkpoint)?;
+        self.no_helper_left(When::Checkpoint, before.steps(Step::HelperLate))?;
         let after = self.guest.look()?;
         setting.huge_pages = Some(huge_pages).filter(|was| *was == self.guest.huge_pages());
         let mut fresh = true;
@@ -423,12 +434,14 @@ impl<'a> Cycle<'a> {
     }
 
     /// After a phase that was covered its helpers are gone when its last copy returns, unless somebody holds one.
-    fn no_helper_left(&mut self, when: When) -> Result<(), String> {
+    fn no_helper_left(&mut self, when: When, late_before: u32) -> Result<(), String> {
         let meddled = matches!(self.plan.fault, Fault::Helpers(planned, ..) if planned == when);
         let limit = match self.plan.fault {
             Fault::Withheld(_) => LEAVE,
             _ if meddled => LEAVE,
-            _ => Duration::ZERO,
+            // The shim has given up waiting for one that does not get a CPU.
+            _ if self.guest.look()?.steps(Step::HelperLate) > late_before => LEAVE,
+            _ => GONE,
         };
         self.guest.expect_no_helper_within(limit)
     }
@@ -456,7 +469,7 @@ impl<'a> Cycle<'a> {
         let outcome = self.step(When::Restore, &self.mild_fault())?;
         outcome.map_err(|error| format!("restore: {error}"))?;
         self.expect_state(State::Locked)?;
-        self.no_helper_left(When::Restore)?;
+        self.no_helper_left(When::Restore, before.steps(Step::HelperLate))?;
         let after = self.guest.look()?;
         setting.restored(&before, &after, &mut self.problems);
         if self.plan.fault == Fault::NeverUnmapped {
@@ -471,6 +484,7 @@ impl<'a> Cycle<'a> {
     /// The driver has let its buffer go, or has forgotten it: what the record must say of it.
     fn buffer_is_gone(&mut self, setting: &Setting<'_>, after: &RecordView, forgotten: bool) {
         let memory = &mut self.guest.memory;
+        memory.lost |= forgotten;
         if self.plan.mode == Mode::Off {
             // What a phase before has left stays as it was.
             return;
@@ -530,6 +544,7 @@ impl<'a> Cycle<'a> {
         self.guest.expect_no_helper_within(LEAVE)?;
         let after = self.guest.look()?;
         self.expect_helpers(before, &after, lost);
+        self.late = after.steps(Step::HelperLate) - before.steps(Step::HelperLate);
         self.meddled();
         self.problems
             .extend(account(before, &after, &mut self.ledger));
@@ -547,7 +562,9 @@ impl<'a> Cycle<'a> {
             self.seen.insert(Kind::KeptUnfit);
         }
         // A held helper's stack waits for the next request.
-        let exact = !lost && !matches!(self.plan.fault, Fault::Helpers(_, _, Deed::Hold(_)));
+        let exact = !lost
+            && self.late == 0
+            && !matches!(self.plan.fault, Fault::Helpers(_, _, Deed::Hold(_)));
         let leaks = self.guest.check_holdings(&after, exact)?;
         self.problems.extend(leaks);
         Ok(())
@@ -576,11 +593,10 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// What a tracer can cause.
+    /// What a tracer can cause, and a machine with too few CPUs: how often that is the account tells.
     fn meddled(&mut self) {
+        self.ledger.allow(Step::HelperLate, self.late);
         if let Fault::Helpers(_, _, deed) = self.plan.fault {
-            let most = 2 * 31;
-            self.ledger.allow(Step::HelperLate, most);
             if deed == Deed::Kill {
                 self.ledger.allow(Step::HelperDead, self.met);
             }

@@ -43,6 +43,8 @@ pub struct Memory {
     pub forgotten: bool,
     /// Buffers of this process that the driver has forgotten, by the shim's count: they hold its slots.
     pub left: u32,
+    /// Whether the driver has forgotten any buffer, also one that the shim did not know: the process has lost that memory.
+    pub lost: bool,
 }
 
 /// Steps down that must or may have been taken.

@@ -31,6 +31,8 @@ pub enum Event {
         seen: Vec<String>,
         /// How long it took.
         seconds: f64,
+        /// Whether helpers were late although nobody held them.
+        late: bool,
     },
     /// A cycle was not.
     Failed {
@@ -163,6 +165,7 @@ impl Lane<'_> {
                 cycle: number,
                 seen: done.seen.iter().map(|kind| kind.word().into()).collect(),
                 seconds: began.elapsed().as_secs_f64(),
+                late: done.late,
             },
             Err(mut problems) => {
                 problems.push(format!("{host:?}"));
