@@ -27,10 +27,10 @@ static struct page {
     _Atomic uint32_t rounds, forks, bad;
 } *page;
 
-static void rest(void)
+static void rest(long us)
 {
-    const struct timespec two_ms = {0, 2000000};
-    nanosleep(&two_ms, NULL);
+    const struct timespec time = {0, us * 1000};
+    nanosleep(&time, NULL);
 }
 
 /* Whether to work now. Busy is said first and looked at last by whoever waits for rest. */
@@ -79,13 +79,13 @@ static void *allocator(void *unused)
         if (off != huge_pages_off && prctl(PR_SET_THP_DISABLE, off, 0, 0, 0) == 0)
             huge_pages_off = off;
         atomic_store(&page->obeyed, huge_pages_off);
-        if (!begins(&page->allocate)) {
-            rest();
-            continue;
+        if (begins(&page->allocate)) {
+            if (!allocate(atomic_fetch_add(&page->rounds, 1)))
+                atomic_fetch_add(&page->bad, 1);
+            atomic_fetch_sub(&page->busy, 1);
         }
-        if (!allocate(atomic_fetch_add(&page->rounds, 1)))
-            atomic_fetch_add(&page->bad, 1);
-        atomic_fetch_sub(&page->busy, 1);
+        /* The driver needs the CPUs too. */
+        rest(atomic_load(&page->allocate) ? 200 : 2000);
     }
     return unused;
 }
@@ -130,13 +130,13 @@ static int fork_one(uint32_t number)
 static void *forker(void *unused)
 {
     for (;;) {
-        if (!begins(&page->fork)) {
-            rest();
-            continue;
+        if (begins(&page->fork)) {
+            if (!fork_one(atomic_fetch_add(&page->forks, 1)))
+                atomic_fetch_add(&page->bad, 1);
+            atomic_fetch_sub(&page->busy, 1);
         }
-        if (!fork_one(atomic_fetch_add(&page->forks, 1)))
-            atomic_fetch_add(&page->bad, 1);
-        atomic_fetch_sub(&page->busy, 1);
+        /* After each fork all pages are copied once more when they are written. */
+        rest(2000);
     }
     return unused;
 }

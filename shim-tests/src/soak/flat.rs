@@ -1,21 +1,23 @@
-//! Whether something grows over the life of a host: by the slope over all cycles, not by its ends. Pure.
+//! Whether something grows over the life of a host: by its slope, not by its ends. Pure.
 
 /// Cycles that a slope needs.
-pub const ENOUGH: usize = 30;
+pub const ENOUGH: usize = 60;
+/// Parts of a life that are compared.
+const PARTS: usize = 6;
 
-/// The median of the slopes between all pairs of measurements (Theil and Sen): single jumps do not move it, steady growth does.
-/// `None` for fewer than two.
+/// Steady growth per measurement: the median of the steps from one part's median to the next one's. A leak grows in every part, a
+/// jump in one. `None` when there is less than one measurement for each part.
 #[must_use]
 pub fn slope(values: &[f64]) -> Option<f64> {
-    let mut slopes = Vec::with_capacity(values.len() * values.len() / 2);
-    for (at, first) in values.iter().enumerate() {
-        let later = values.iter().enumerate().skip(at + 1);
-        slopes.extend(later.map(|(then, last)| (last - first) / (then - at) as f64));
-    }
-    median(&mut slopes)
+    let length = values.len() / PARTS;
+    let parts = values.chunks_exact(length.max(1)).take(PARTS);
+    let medians: Vec<f64> = parts.filter_map(median).collect();
+    let steps: Vec<f64> = medians.windows(2).map(|two| two[1] - two[0]).collect();
+    (length > 0).then_some(median(&steps)? / length as f64)
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
+fn median(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
@@ -122,5 +124,6 @@ mod tests {
         short.anonymous.truncate(ENOUGH - 1);
         assert_eq!(short.slopes(), None);
         assert_eq!(slope(&[1.0]), None);
+        assert_eq!(slope(&[0.0, 2.0, 4.0, 6.0, 8.0, 10.0]), Some(2.0));
     }
 }

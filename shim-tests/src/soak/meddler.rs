@@ -73,7 +73,8 @@ fn meddle(target: Target, after: Duration, deed: Deed, over: &AtomicBool) -> u32
         return match (deed, instruction) {
             (Deed::Hold(ms), _) => hold(&met, Duration::from_millis(ms)),
             (Deed::Kill, Some(at)) => met.iter().map(|helper| u32::from(kill(*helper, at))).sum(),
-            (Deed::Kill, None) => hold(&met, Duration::ZERO) * 0,
+            // Let go as they were: nobody was met.
+            (Deed::Kill, None) => hold(&met, Duration::ZERO).min(0),
         };
     }
     0
@@ -121,7 +122,8 @@ fn kill(helper: i32, instruction: u64) -> bool {
 /// Elsewhere the shim has no helpers.
 #[cfg(not(target_arch = "x86_64"))]
 fn kill(helper: i32, _instruction: u64) -> bool {
-    hold(&[helper], Duration::ZERO) > 1
+    hold(&[helper], Duration::ZERO);
+    false
 }
 
 /// A system call instruction in the code that the kernel maps into every process.

@@ -10,16 +10,16 @@ impl Random {
     pub fn new(seed: u64, purpose: &str, number: u64) -> Self {
         let mut random = Random(seed);
         for byte in purpose.bytes() {
-            random.0 = random.next() ^ u64::from(byte);
+            random.0 = random.number() ^ u64::from(byte);
         }
-        random.0 = random.next() ^ number;
+        random.0 = random.number() ^ number;
         // Neighbouring numbers must not give neighbouring streams.
-        random.0 = random.next();
+        random.0 = random.number();
         random
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +30,7 @@ impl Random {
     /// A number below `bound`; 0 when that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // So small against 2^64 that no bias can be seen.
-        self.next().checked_rem(bound).unwrap_or(0)
+        self.number().checked_rem(bound).unwrap_or(0)
     }
 
     /// A number from `low` to `high`, both included.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn streams_repeat_and_differ() {
-        let first = |seed, purpose, number| Random::new(seed, purpose, number).next();
+        let first = |seed, purpose, number| Random::new(seed, purpose, number).number();
         assert_eq!(first(1, "a", 2), first(1, "a", 2));
         let all = [
             first(1, "a", 2),
