@@ -47,6 +47,8 @@ struct Lane {
     stdin: Option<ChildStdin>,
     /// The cycle that it is in.
     current: Option<u64>,
+    /// The end of the range that it was given.
+    to: u64,
     busy: bool,
 }
 
@@ -89,6 +91,7 @@ impl Lane {
             child,
             stdin,
             current: None,
+            to: 0,
             busy: false,
         })
     }
@@ -98,6 +101,7 @@ impl Lane {
             // A lane that is gone says so on its other end.
             let _ = writeln!(stdin, "{from} {to}");
             self.busy = true;
+            self.to = to;
         }
     }
 }
@@ -235,7 +239,7 @@ impl<'a> Crowd<'a> {
             return Ok(());
         }
         let status = lane.child.wait().map_err(|error| error.to_string())?;
-        let at = lane.current.take();
+        let (at, lane_end) = (lane.current.take(), lane.to);
         let text = match at {
             Some(cycle) => {
                 let problems = vec![format!("the lane that ran it ended: {status}")];
@@ -251,8 +255,13 @@ impl<'a> Crowd<'a> {
         if at.is_none() {
             return Err("lanes cannot be started".into());
         }
+        let rest = (at.map_or(lane_end, |cycle| cycle + 1), lane_end);
         self.lanes[number] = Lane::start(self.order, number, &self.send)?;
-        self.give_work(number);
+        if rest.0 < rest.1 {
+            self.lanes[number].give(rest.0, rest.1);
+        } else {
+            self.give_work(number);
+        }
         Ok(())
     }
 

@@ -73,8 +73,11 @@ fn meddle(target: Target, after: Duration, deed: Deed, over: &AtomicBool) -> u32
         return match (deed, instruction) {
             (Deed::Hold(ms), _) => hold(&met, Duration::from_millis(ms)),
             (Deed::Kill, Some(at)) => met.iter().map(|helper| u32::from(kill(*helper, at))).sum(),
-            // Let go as they were: nobody was met.
-            (Deed::Kill, None) => hold(&met, Duration::ZERO).min(0),
+            (Deed::Kill, None) => {
+                // Let go as they were: nobody was met.
+                hold(&met, Duration::ZERO);
+                0
+            }
         };
     }
     0
