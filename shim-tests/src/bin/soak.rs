@@ -39,7 +39,7 @@ struct Options {
     #[arg(long, default_value_t = 0)]
     lanes: usize,
     /// Longest time for one cycle, in seconds.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 120)]
     patience: u64,
     /// Seconds between two progress lines.
     #[arg(long, default_value_t = 30)]

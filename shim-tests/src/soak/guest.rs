@@ -44,6 +44,10 @@ const CONTEXT_MIB: u64 = 46;
 const SLACK: i64 = 10 << 20;
 /// The same with other threads that allocate: malloc's arenas, at most two.
 const SLACK_BUSY: i64 = 16 << 20;
+/// Address space that a program may have more of: its heap, its stack.
+const SPACE_SLACK: i64 = 1 << 20;
+/// The same with other threads: malloc's arenas, stacks that libc keeps for the next thread.
+const SPACE_SLACK_BUSY: i64 = 256 << 20;
 
 /// A host. Its process ends first when it is dropped: the group goes only when nobody is in it.
 #[derive(Debug)]
@@ -253,57 +257,57 @@ impl Guest {
     /// # Errors
     /// When it cannot be looked into.
     pub fn check_holdings(&mut self, after: &RecordView, exact: bool) -> Result<Problems, String> {
-        let text = |error: &dyn std::fmt::Display| error.to_string();
-        let now = Holdings::of(self.target).map_err(|error| text(&error))?;
+        let now = Holdings::of(self.target).map_err(|error| error.to_string())?;
+        let count = |of: &Holdings| (of.threads.len() as i64, of.descriptors.len() as i64);
+        let ((threads, descriptors), before) = (count(&now), count(&self.base));
         let mut problems = Problems::new();
-        let mut check = |what: &str, value: i64, most: i64| {
-            if value > most {
-                problems.push(format!(
-                    "{what}: {value:+} since the start, at most {most:+}"
-                ));
-            }
-        };
-        check(
-            "threads",
-            now.threads.len() as i64 - self.base.threads.len() as i64,
-            0,
-        );
-        check(
-            "descriptors",
-            now.descriptors.len() as i64 - self.base.descriptors.len() as i64,
-            0,
-        );
-        let buffers = i64::from(self.memory.kept.is_some());
+        at_most(&mut problems, "threads", threads - before.0, 0);
+        at_most(&mut problems, "descriptors", descriptors - before.1, 0);
+        if exact && !self.memory.lost {
+            self.check_memory(&now, after, &mut problems)?;
+        }
+        Ok(problems)
+    }
+
+    /// The same for memory, less what a kept buffer holds.
+    fn check_memory(
+        &mut self,
+        now: &Holdings,
+        after: &RecordView,
+        problems: &mut Problems,
+    ) -> Result<(), String> {
         let kept = after.buffer.range().filter(|_| self.memory.kept.is_some());
         let kept_bytes = match kept {
-            Some((start, end)) => {
-                resident_bytes(self.target, start, end).map_err(|error| text(&error))?
-            }
+            Some((start, end)) => resident_bytes(self.target, start, end)
+                .map_err(|error| format!("memory: {error}"))?,
             None => 0,
         };
         let anonymous = now.anonymous as i64 - kept_bytes as i64;
-        let mappings = now.mappings as i64 - buffers;
-        if exact && !self.memory.lost {
-            let slack = if self.mate.is_some() {
-                SLACK_BUSY
-            } else {
-                SLACK
-            };
-            check(
-                "resident private bytes",
-                anonymous - self.base.anonymous as i64,
-                slack,
-            );
-            if self.mate.is_none() {
-                check("mappings", mappings - self.base.mappings as i64, 0);
-            }
-            let kept_space = kept.map_or(0, |(start, end)| end - start);
-            self.series.anonymous.push(anonymous as f64);
-            self.series
-                .address_space
-                .push((now.address_space - kept_space) as f64);
-            self.series.mappings.push(mappings as f64);
+        let space = now.address_space as i64 - kept.map_or(0, |(start, end)| end - start) as i64;
+        let mappings = now.mappings as i64 - i64::from(kept.is_some());
+        let (slack, space_slack) = match self.mate {
+            Some(_) => (SLACK_BUSY, SPACE_SLACK_BUSY),
+            None => (SLACK, SPACE_SLACK),
+        };
+        let base = &self.base;
+        let more = anonymous - base.anonymous as i64;
+        at_most(problems, "resident private bytes", more, slack);
+        let more = space - base.address_space as i64;
+        at_most(problems, "bytes of address space", more, space_slack);
+        if self.mate.is_none() {
+            at_most(problems, "mappings", mappings - base.mappings as i64, 0);
         }
-        Ok(problems)
+        self.series.anonymous.push(anonymous as f64);
+        self.series.address_space.push(space as f64);
+        self.series.mappings.push(mappings as f64);
+        Ok(())
+    }
+}
+
+fn at_most(problems: &mut Problems, what: &str, more: i64, most: i64) {
+    if more > most {
+        problems.push(format!(
+            "{what}: {more:+} since the start, at most {most:+}"
+        ));
     }
 }
