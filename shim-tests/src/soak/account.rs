@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::hosts::{HostPlan, EVERY_KIND_WITHIN};
 use super::kinds::Kind;
 use super::lane::Event;
-use super::plan::{CyclePlan, HostPlan, EVERY_KIND_WITHIN};
+use super::plan::CyclePlan;
 
 /// The account of a run.
 #[derive(Debug, Default)]

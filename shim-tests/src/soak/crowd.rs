@@ -4,14 +4,14 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{unbounded, Receiver, RecvTimeoutError, Sender};
 
 use super::account::Account;
+use super::hosts::HostPlan;
 use super::lane::Event;
-use super::plan::HostPlan;
 
 /// How a soak is run.
 #[derive(Debug, Clone)]
@@ -74,19 +74,9 @@ impl Lane {
             .spawn()
             .map_err(|error| format!("a lane: {error}"))?;
         let stdin = child.stdin.take();
-        let stdout = child.stdout.take();
-        let send = send.clone();
-        std::thread::spawn(move || {
-            let lines = stdout
-                .map(BufReader::new)
-                .into_iter()
-                .flat_map(BufRead::lines);
-            for line in lines.map_while(Result::ok) {
-                // A line that was cut off by the lane's death is its end.
-                let _ = send.send((number, serde_json::from_str(&line).ok()));
-            }
-            let _ = send.send((number, None));
-        });
+        if let Some(stdout) = child.stdout.take() {
+            listen(stdout, number, send.clone());
+        }
         Ok(Lane {
             child,
             stdin,
@@ -104,6 +94,19 @@ impl Lane {
             self.to = to;
         }
     }
+}
+
+/// Passes on what a lane tells, and its end.
+fn listen(stdout: ChildStdout, number: usize, send: Sender<Message>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // A line that is cut off by the lane's death says nothing; its end does.
+            if let Ok(event) = serde_json::from_str(&line) {
+                let _ = send.send((number, Some(event)));
+            }
+        }
+        let _ = send.send((number, None));
+    });
 }
 
 impl Drop for Lane {

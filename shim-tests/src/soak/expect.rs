@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use cudasnap_cli::record::view::{PhaseView, RecordView};
 use cudasnap_wire::{Mode, PageKind, Step};
 
-use super::plan::{CyclePlan, Fault, HostPlan};
+use super::faults::Fault;
+use super::hosts::HostPlan;
+use super::plan::CyclePlan;
 
 /// What is wrong, in words.
 pub type Problems = Vec<String>;
@@ -153,6 +155,19 @@ fn check_shape(problems: &mut Problems, phase: &PhaseView, shape: &Shape) {
 }
 
 impl Setting<'_> {
+    /// Threads of the checkpoint (0) or the restore (1).
+    fn threads(&self, step: usize, fresh: bool) -> u32 {
+        match self.plan.mode {
+            Mode::On => threads(
+                self.host.threads,
+                self.plan.caps[step],
+                self.cpus[step],
+                fresh,
+            ),
+            _ => 1,
+        }
+    }
+
     fn withheld(&self) -> u64 {
         match self.plan.fault {
             Fault::Withheld(kib) => kib << 10,
@@ -272,21 +287,14 @@ impl Setting<'_> {
     ) {
         let mode = self.plan.mode;
         let (old, new) = (&before.counters, &after.counters);
-        expect_equal(problems, "requests", new.requests - old.requests, 1);
-        expect_equal(
-            problems,
-            "answered",
-            new.answered - old.answered,
-            u64::from(mode == Mode::On),
-        );
+        let counts = (new.requests - old.requests, new.answered - old.answered);
+        let expected = (1, u64::from(mode == Mode::On));
+        expect_equal(problems, "requests and answers", counts, expected);
         if mode == Mode::Off {
             expect_equal(problems, "phases", new.phases - old.phases, 0);
             return;
         }
-        let threads = match mode {
-            Mode::On => threads(self.host.threads, self.plan.caps[0], self.cpus[0], fresh),
-            _ => 1,
-        };
+        let threads = self.threads(0, fresh);
         let withheld = self.withheld();
         check_shape(
             problems,
@@ -325,10 +333,7 @@ impl Setting<'_> {
             expect_equal(problems, "phases", new.phases - old.phases, 0);
             return;
         }
-        let threads = match mode {
-            Mode::On => threads(self.host.threads, self.plan.caps[1], self.cpus[1], false),
-            _ => 1,
-        };
+        let threads = self.threads(1, false);
         let withheld = self.withheld();
         check_shape(
             problems,

@@ -17,8 +17,8 @@ use crate::leaks::HELPER;
 use super::expect::{Memory, Problems};
 use super::flat::Series;
 use super::groups::Group;
+use super::hosts::HostPlan;
 use super::mate::Mate;
-use super::plan::HostPlan;
 use super::world;
 
 /// What a lane needs to start hosts.
@@ -107,6 +107,25 @@ fn specification(plan: &HostPlan, tools: &Tools) -> HostSpec {
     spec
 }
 
+/// Starts the program in its group; its contents are right, and its buffers for comparing them there.
+fn start_program(
+    spec: &HostSpec,
+    group: Option<&Group>,
+    patience: Duration,
+) -> Result<Host, String> {
+    let mut host = Host::start(spec, patience).map_err(|error| error.to_string())?;
+    if let Some(group) = group {
+        group
+            .take(host.pid())
+            .map_err(|error| format!("control group: {error}"))?;
+    }
+    match host.wrong_words(patience) {
+        Ok(0) => Ok(host),
+        Ok(wrong) => Err(format!("{wrong} words are wrong before the first cycle")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 impl Guest {
     /// Starts a host.
     ///
@@ -126,19 +145,8 @@ impl Guest {
             .groups
             .then(|| Group::new(&plan.number.to_string()))
             .transpose()?;
-        let mut host = Host::start(&spec, tools.patience).map_err(|error| error.to_string())?;
+        let host = start_program(&spec, group.as_ref(), tools.patience)?;
         let target = Target::new(host.pid());
-        if let Some(group) = &group {
-            group
-                .take(host.pid())
-                .map_err(|error| format!("control group: {error}"))?;
-        }
-        let wrong = host
-            .wrong_words(tools.patience)
-            .map_err(|error| error.to_string())?;
-        if wrong != 0 {
-            return Err(format!("{wrong} words are wrong before the first cycle"));
-        }
         Ok(Guest {
             target,
             record: Located::find(target).map_err(|error| format!("record: {error}"))?,

@@ -15,8 +15,9 @@ use crate::watchdog::Watchdog;
 use super::cycle::{Cycle, Done};
 use super::flat::Slopes;
 use super::guest::{Guest, Tools};
+use super::hosts::HostPlan;
 use super::kinds::Kind;
-use super::plan::{CyclePlan, HostPlan};
+use super::plan::CyclePlan;
 
 /// What a lane tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,18 +149,6 @@ impl Lane<'_> {
             return Event::Skipped(number);
         }
         let began = Instant::now();
-        let guest = match guest {
-            Some(guest) => guest,
-            None => match Guest::start(host, self.tools, self.driver) {
-                Ok(new) => guest.insert(new),
-                Err(error) => {
-                    return Event::Failed {
-                        cycle: number,
-                        problems: vec![format!("start: {error}")],
-                    }
-                }
-            },
-        };
         match self.watched(host, &plan, guest) {
             Ok(done) => Event::Passed {
                 cycle: number,
@@ -182,8 +171,15 @@ impl Lane<'_> {
         &self,
         host: &HostPlan,
         plan: &CyclePlan,
-        guest: &mut Guest,
+        guest: &mut Option<Guest>,
     ) -> Result<Done, Vec<String>> {
+        let guest = match guest {
+            Some(guest) => guest,
+            None => guest.insert(
+                Guest::start(host, self.tools, self.driver)
+                    .map_err(|error| vec![format!("start: {error}")])?,
+            ),
+        };
         let watchdog = Watchdog::new("a cycle", guest.pid(), self.tools.patience);
         let outcome = Cycle::new(self.driver, guest, host, plan).run();
         if watchdog.has_fired() {

@@ -12,7 +12,7 @@ use cudasnap_cli::process::target::{Memory, Target};
 
 use crate::leaks::HELPER;
 
-use super::plan::Deed;
+use super::faults::Deed;
 
 /// `syscall`.
 const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
