@@ -1,6 +1,6 @@
 /* `simapp MIB [--devices N] [--pinned MIB] [--seed S]`: holds device memory with known contents and answers on stdin:
- * `sum` (`bad N`: wrong words), `rewrite` (new contents, `ok`), `threads` (`threads N`), `busy` (says
- * `busy`, fills 512 MiB in one call, says `idle`), `quit`. */
+ * `sum` (`bad N`: wrong words), `rewrite` (new contents, `ok`), `extra MIB` (one more piece, in place of the one from before;
+ * `ok`), `threads` (`threads N`), `busy` (says `busy`, fills 512 MiB in one call, says `idle`), `quit`. */
 #include "host_api.h"
 
 #include <dirent.h>
@@ -118,6 +118,21 @@ static int count_threads(void)
     return threads;
 }
 
+/* The last piece, on the first device; 0 MiB: none. */
+static void set_extra(size_t mib)
+{
+    static int there;
+    check(cuCtxSetCurrent(contexts[0]), "cuCtxSetCurrent");
+    if (there)
+        check(cuMemFree_v2(pieces[--piece_count].pointer), "cuMemFree");
+    there = mib > 0;
+    if (!there)
+        return;
+    struct piece *p = add_piece(0, mib * MIB);
+    check(cuMemAlloc_v2(&p->pointer, p->bytes), "cuMemAlloc");
+    fill_piece(p);
+}
+
 /* One call that lasts, for locks to wait on. */
 static void busy(void)
 {
@@ -145,6 +160,9 @@ static void answer(const char *line)
         seed++;
         for (int i = 0; i < piece_count; i++)
             fill_piece(&pieces[i]);
+        puts("ok");
+    } else if (strncmp(line, "extra ", 6) == 0) {
+        set_extra(strtoull(line + 6, NULL, 10));
         puts("ok");
     } else if (strcmp(line, "threads") == 0) {
         printf("threads %d\n", count_threads());

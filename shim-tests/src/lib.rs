@@ -17,6 +17,7 @@ pub mod machine;
 pub mod run;
 pub mod shimmed;
 pub mod simdriver;
+pub mod soak;
 pub mod table;
 pub mod tool;
 pub mod tracee;
