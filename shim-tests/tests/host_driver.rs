@@ -144,7 +144,8 @@ fn more_buffers_than_the_shim_remembers() {
     // Four are the shim's, three the driver's own, and one more cycle when all are gone.
     assert_eq!(outcome.requests(), (8, 5));
     assert_eq!(outcome.steps(Step::SecondBuffer), 7);
-    assert!(outcome.record.counters.other_copies >= 7);
+    // All copies but the first into each of the four: they are about older buffers, two buffers, or none.
+    assert_eq!(outcome.record.counters.other_copies, 16);
     assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
 }
 
