@@ -230,9 +230,11 @@ static inline void make_source(size_t length)
 {
     uint32_t state = 12345;
     source = plain_memory(length);
-    for (size_t word = 0; word < length / 4; word++)
-        /* All four bytes: what is 0 in a fresh page is not missed when it is not copied. */
-        ((uint32_t *)source)[word] = next_random(&state) << 8 ^ next_random(&state);
+    for (size_t word = 0; word < length / 4; word++) {
+        ((uint32_t *)source)[word] = next_random(&state);
+        /* A random number has 24 bits: no byte should be 0 wherever a new buffer's is. */
+        source[word * 4 + 3] = (unsigned char)(word >> 3 | 1);
+    }
 }
 
 static inline size_t chunk_at(size_t offset, size_t length)

@@ -136,9 +136,7 @@ impl Subject {
         let mut command = driver.command("simapp");
         command.args(arguments).envs(environment.iter().copied());
         make_dumpable(&mut command);
-        Subject::Shimmed(Box::new(Shimmed::start_library(
-            driver, command, library,
-        )))
+        Subject::Shimmed(Box::new(Shimmed::start_library(driver, command, library)))
     }
 
     /// The program.

@@ -144,7 +144,8 @@ fn more_buffers_than_the_shim_remembers() {
     // Four are the shim's, three the driver's own, and one more cycle when all are gone.
     assert_eq!(outcome.requests(), (8, 5));
     assert_eq!(outcome.steps(Step::SecondBuffer), 7);
-    assert!(outcome.record.counters.other_copies >= 7);
+    // All copies but the first into each of the four: they are about older buffers, two buffers, or none.
+    assert_eq!(outcome.record.counters.other_copies, 16);
     assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
 }
 
@@ -298,11 +299,23 @@ fn of_the_clock() -> u32 {
     since.subsec_nanos() % 100_000_000
 }
 
+/// Sequences in one process: a busy machine takes a second for each.
+const AT_ONCE: u32 = 12;
+
 /// Sequences of a driver's calls, with and without the shim, under these options.
-fn sequences(more_words: &str, options: &[(&str, &str)]) -> Outcome {
-    let seed = number_from("CUDASNAP_SEQUENCE_SEED", of_the_clock());
-    let count = number_from("CUDASNAP_SEQUENCES", 50);
-    println!("CUDASNAP_SEQUENCE_SEED={seed} CUDASNAP_SEQUENCES={count}");
+fn sequences(more_words: &str, options: &[(&str, &str)]) -> Vec<Outcome> {
+    let first = number_from("CUDASNAP_SEQUENCE_SEED", of_the_clock());
+    let count = number_from("CUDASNAP_SEQUENCES", 48);
+    println!("CUDASNAP_SEQUENCE_SEED={first} CUDASNAP_SEQUENCES={count}");
+    let seeds = (first..first + count).step_by(AT_ONCE as usize);
+    let run = |seed: u32| {
+        let some = AT_ONCE.min(first + count - seed);
+        same_sequences(seed, some, more_words, options)
+    };
+    seeds.map(run).collect()
+}
+
+fn same_sequences(seed: u32, count: u32, more_words: &str, options: &[(&str, &str)]) -> Outcome {
     let words = format!("sequence run {seed} {count}{more_words}");
     let plain = Attack::new(&words).without_shim().run_stock();
     let shimmed = options
@@ -311,30 +324,33 @@ fn sequences(more_words: &str, options: &[(&str, &str)]) -> Outcome {
             attack.env(name, value)
         });
     let outcome = shimmed.run();
-    let sums = |detail: &str| {
-        let sums = detail.split(' ').map(str::to_string);
-        sums.zip(seed..).collect::<Vec<_>>()
-    };
-    for (ours, theirs) in sums(&outcome.detail).iter().zip(&sums(&plain)) {
-        assert_eq!(ours, theirs, "CUDASNAP_SEQUENCE_SEED={}", theirs.1);
+    let pairs = outcome.detail.split(' ').zip(plain.split(' '));
+    for ((ours, theirs), seed) in pairs.zip(seed..) {
+        assert_eq!(ours, theirs, "CUDASNAP_SEQUENCE_SEED={seed}");
     }
-    assert_eq!(outcome.detail.len(), plain.len());
-    let counters = &outcome.record.counters;
-    assert!(counters.requests > u64::from(count) && counters.phases > u64::from(count));
+    assert_eq!(outcome.detail.len(), 17 * count as usize - 1);
+    assert!(outcome.record.counters.phases > 0);
     assert_eq!(outcome.steps(Step::Panic), 0);
-    let covered = |direction: &str| {
-        let phase = outcome.record.last(direction).unwrap();
-        phase.end.is("covered") && phase.copied == phase.expected
-    };
-    assert!(covered("checkpoint") && covered("restore"));
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
     outcome
+}
+
+/// How many of something there were in all.
+fn all(outcomes: &[Outcome], of: impl Fn(&Outcome) -> u64) -> u64 {
+    outcomes.iter().map(of).sum()
 }
 
 #[test]
 fn random_sequences_of_a_drivers_calls() {
-    let outcome = sequences("", &[]);
-    assert!(outcome.requests().1 > outcome.requests().0 / 2);
-    assert!(outcome.steps(Step::Disturbed) > 0 && outcome.steps(Step::SecondBuffer) > 0);
+    let outcomes = sequences("", &[]);
+    let (asked, answered) = (
+        all(&outcomes, |outcome| outcome.requests().0),
+        all(&outcomes, |outcome| outcome.requests().1),
+    );
+    assert!(answered > asked / 2, "{answered} of {asked}");
+    for step in [Step::Disturbed, Step::SecondBuffer] {
+        assert!(all(&outcomes, |outcome| outcome.steps(step).into()) > 0);
+    }
 }
 
 #[test]
@@ -349,6 +365,6 @@ fn random_sequences_with_small_pages_and_more_threads_than_processors() {
 
 #[test]
 fn random_sequences_that_are_only_watched() {
-    let outcome = sequences("", &[("CUDASNAP", "observe")]);
-    assert_eq!(outcome.requests().1, 0);
+    let outcomes = sequences("", &[("CUDASNAP", "observe")]);
+    assert_eq!(all(&outcomes, |outcome| outcome.requests().1), 0);
 }
