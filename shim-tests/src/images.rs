@@ -419,7 +419,18 @@ impl Image {
             })
         };
         let status = run(command);
-        (!status.success()).then(|| self.complaints("restore"))
+        if status.success() {
+            return None;
+        }
+        // What it had begun to bring back is a child of ours, under the number that the next try needs.
+        // SAFETY: numbers only; killed is a child of ours that nobody else waits for.
+        unsafe {
+            if libc::waitpid(self.pid as i32, std::ptr::null_mut(), libc::WNOHANG) == 0 {
+                libc::kill(self.pid as i32, libc::SIGKILL);
+                libc::waitpid(self.pid as i32, std::ptr::null_mut(), 0);
+            }
+        }
+        Some(self.complaints("restore"))
     }
 
     /// Where its files are.

@@ -485,17 +485,16 @@ fn cycles_are_stock(subject: &mut Subject, count: u32) {
 
 /// Stops the process when this many per cent have been copied, dumps it, and brings it back without its helpers.
 fn stopped_and_moved(subject: &mut Subject, folder: &Folder, direction: &str, percent: u64) {
+    let late = subject
+        .shim()
+        .map_or(0, |shim| shim.steps(Step::HelperLate));
     subject.must("lock");
     if direction == "restore" {
         subject.must("checkpoint");
     }
     let mut step = subject.begin(direction, &[]);
     wait_until_copied(subject, direction, percent);
-    subject.stop();
-    let helpers = subject.threads_named("csnap-");
-    if let Some(shim) = subject.shim() {
-        assert_eq!(helpers.is_empty(), shim.record().current.threads < 2);
-    }
+    let helpers = stop_with_helpers(subject);
     let image = subject.dump(folder);
     let ended = step.wait().expect("its caller");
     assert!(!ended.success());
@@ -513,7 +512,27 @@ fn stopped_and_moved(subject: &mut Subject, folder: &Folder, direction: &str, pe
     cycles_are_right(subject, 2);
     if let Some(shim) = subject.shim() {
         shim.expect_no_helper_after(SOON);
-        assert_eq!(shim.steps(Step::HelperLate), 0);
+        // On a busy machine a helper may be late at times; one that is taken to live for ever is late in each of five phases.
+        assert!(shim.steps(Step::HelperLate) < late + 4);
+    }
+}
+
+/// Stops it while a helper lives, and says which. On a busy machine they may have left for want of copies: the next one brings them
+/// back.
+fn stop_with_helpers(subject: &Subject) -> Vec<i32> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        subject.stop();
+        let helpers = subject.threads_named("csnap-");
+        let alone = subject
+            .shim()
+            .is_none_or(|shim| shim.record().current.threads < 2);
+        if alone || !helpers.is_empty() {
+            return helpers;
+        }
+        assert!(Instant::now() < deadline, "no helper");
+        subject.release();
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
