@@ -1,6 +1,6 @@
 //! Threads and processes: who runs, who exists, and threads that libc does not know.
 
-use super::{call6, SysResult};
+use super::call6;
 
 /// Process id, asked of the kernel each time: after fork or vfork a remembered one lies.
 pub fn getpid() -> u32 {
@@ -155,7 +155,7 @@ pub unsafe fn start_thread(
     tid: &core::sync::atomic::AtomicU32,
     entry: ThreadEntry,
     argument: usize,
-) -> SysResult {
+) -> super::SysResult {
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -205,6 +205,6 @@ pub unsafe fn start_thread(
     _tid: &core::sync::atomic::AtomicU32,
     _entry: ThreadEntry,
     _argument: usize,
-) -> SysResult {
+) -> super::SysResult {
     Err(libc::ENOSYS)
 }
