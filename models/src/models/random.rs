@@ -120,13 +120,6 @@ fn copy(world: &World, job: usize) -> u32 {
     redone
 }
 
-/// Waits until every thread has ended.
-fn all_ended() {
-    while !sys::alive().is_empty() {
-        yield_now();
-    }
-}
-
 fn once(world: &World) {
     for times in world.times.iter().flatten() {
         assert_eq!(times.load(Relaxed), 1);
@@ -202,7 +195,7 @@ fn stopped_between() {
     released.store(true, Relaxed);
     assert_eq!(copy(&world, 2), 0);
     while CREW.dismiss() > 0 {}
-    all_ended();
+    sys::all_returned();
     world.untouched();
     once(&world);
 }
@@ -255,7 +248,7 @@ fn killed(clears: bool) {
     assert_eq!(CREW.dismiss(), 0);
     world.untouched();
     over.store(true, Relaxed);
-    all_ended();
+    sys::all_returned();
 }
 
 fn leaves() {
@@ -269,7 +262,7 @@ fn leaves() {
         recruit(2);
         assert_eq!(copy(&world, job), 0);
         // Nobody sends them away.
-        all_ended();
+        sys::all_returned();
         assert_eq!(CREW.alive(), 0);
     }
     world.untouched();
@@ -290,6 +283,6 @@ fn wrong_proof() {
     recruit(2);
     copy(&world, 0);
     CREW.dismiss();
-    all_ended();
+    sys::all_returned();
     world.untouched();
 }
