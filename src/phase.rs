@@ -285,27 +285,31 @@ pub fn of_buffer(number: u32, mut each: impl FnMut(&Block)) {
 mod tests {
     use super::*;
 
+    /// The end that the newest phase was filed with, when its crew had said `said` before it was closed with `end`.
+    fn filed(said: End, end: End) -> u32 {
+        let _turn = crate::fuzz::take_turn();
+        let mut phase = Phase::new();
+        phase.open(&Opening {
+            direction: Direction::Checkpoint,
+            mode: Mode::On,
+            pages: PageKind::Thp,
+            threads: 2,
+            buffer: 1,
+            kept: false,
+            expected: 100,
+            started_ns: 1,
+        });
+        phase.copied_one(2, 3, 0, 100);
+        Phase::end_word().store(said.number(), Relaxed);
+        phase.close(end, 0, 0);
+        record::get().current.end.load(Relaxed)
+    }
+
     #[test]
-    fn a_crew_that_left_says_why_unless_the_copies_cover_the_buffer() {
-        for (end, filed) in [(End::Covered, End::Covered), (End::Unmapped, End::Idle)] {
-            let mut phase = Phase::new();
-            phase.open(&Opening {
-                direction: Direction::Restore,
-                mode: Mode::On,
-                pages: PageKind::Thp,
-                threads: 2,
-                buffer: 1,
-                kept: false,
-                expected: 100,
-                started_ns: 1,
-            });
-            phase.copied_one(2, 3, 0, 100);
-            Phase::end_word().store(End::Idle.number(), Relaxed);
-            phase.close(end, 0, 0);
-            let record = record::get();
-            let last = record.history_count.load(Relaxed) as usize - 1;
-            let block = &record.history[last % HISTORY];
-            assert_eq!(block.end.load(Relaxed), filed.number());
-        }
+    fn a_covered_phase_is_covered_whatever_a_late_helper_says() {
+        assert_eq!(filed(End::Running, End::Covered), End::Covered.number());
+        assert_eq!(filed(End::Idle, End::Covered), End::Covered.number());
+        assert_eq!(filed(End::Idle, End::Unmapped), End::Idle.number());
+        assert_eq!(filed(End::Running, End::Unmapped), End::Unmapped.number());
     }
 }

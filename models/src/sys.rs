@@ -43,6 +43,8 @@ struct Now {
     /// Threads that exist, with the word that is cleared when they end.
     alive: BTreeMap<u32, &'static AtomicU32>,
     ids: HashMap<ThreadId, u32>,
+    /// Threads of the model that have not returned: those that were killed stay to the end of the execution.
+    running: usize,
     /// What lies on each stack.
     stacks: BTreeMap<usize, Arc<Tracked>>,
 }
@@ -134,6 +136,7 @@ pub unsafe fn start_thread(
         }
         let id = 100 + now.asked as u32;
         now.alive.insert(id, word);
+        now.running += 1;
         Some(id)
     });
     let Some(id) = id else {
@@ -157,6 +160,7 @@ pub unsafe fn start_thread(
             stack.set(0);
         }
         end(id, true);
+        NOW.with(|now| now.borrow_mut().running -= 1);
     });
     Ok(id as usize)
 }
@@ -170,6 +174,13 @@ pub fn end(id: u32, clears: bool) {
     }
     // The kernel clears the word before the id is no thread's any more.
     NOW.with(|now| now.borrow_mut().alive.remove(&id));
+}
+
+/// Waits until every thread has returned, the killed ones too: what they use ends with the execution.
+pub fn all_returned() {
+    while NOW.with(|now| now.borrow().running) > 0 {
+        yield_now();
+    }
 }
 
 /// Ids of the threads that exist.

@@ -117,6 +117,8 @@ fn an_idle_crew_leaves_and_a_later_copy_recruits_anew() {
     for round in 0..2 {
         CREW.begin(sys::now_ns(), First::Copy, &LEFT);
         phase.recruit(2);
+        // Before the last copy ended: the machine may be busy.
+        let began = sys::now_ns();
         // SAFETY: both vectors are as long as said.
         unsafe {
             CREW.copy(
@@ -129,13 +131,12 @@ fn an_idle_crew_leaves_and_a_later_copy_recruits_anew() {
         };
         assert!(target == source);
         target.fill(0);
-        let began = sys::now_ns();
         while CREW.alive() > 0 {
-            assert!(sys::now_ns() < began + 5_000_000_000, "round {round}");
+            assert!(sys::now_ns() < began + 60_000_000_000, "round {round}");
             std::thread::yield_now();
         }
         assert!(
-            sys::now_ns() - began >= IDLE_NS / 2,
+            sys::now_ns() - began >= IDLE_NS,
             "round {round}: left too early"
         );
     }
@@ -159,6 +160,8 @@ fn prefault_now_leaves_nothing_to_do() {
     unsafe { sys::munmap(start, len) }.unwrap();
 }
 
+// libc keeps two signals of its own open in each thread that it makes.
+#[cfg(not(cudasnap_pthread))]
 #[test]
 fn helpers_are_named_and_block_every_signal() {
     let phase = Phase::begin();

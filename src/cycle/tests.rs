@@ -240,6 +240,15 @@ fn a_driver_that_stops_in_mid_loop_leaves_nobody() {
     assert_eq!(unsafe { (driver().munmap)(again.cast(), LEN) }, 0);
 }
 
+/// Lets the other thread end, also when a check fails.
+struct Stopper<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stopper<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[test]
 fn other_threads_may_look_up_and_copy_meanwhile() {
     let _turn = turn();
@@ -258,13 +267,16 @@ fn other_threads_may_look_up_and_copy_meanwhile() {
                 to.fill(0);
                 let _ = region::overlapping(0x1000, 0x1000);
                 rounds += 1;
+                // The cycle should not have to wait for this thread's time slice.
+                std::thread::sleep(std::time::Duration::from_micros(200));
             }
             rounds
         });
+        let stopper = Stopper(&stop);
         let buffer = cycle(&config, 5, CHUNK);
         // SAFETY: the driver lets its buffer go.
         assert_eq!(unsafe { (driver().munmap)(buffer.cast(), LEN) }, 0);
-        stop.store(true, Relaxed);
+        drop(stopper);
         assert!(other.join().unwrap() > 0);
     });
 }

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::{call6, close, open, read, SysResult};
+use super::{call6, close, open, read};
 use crate::text::Text;
 
 /// Process id, asked of the kernel each time: after fork or vfork a remembered one lies.
@@ -216,7 +216,7 @@ pub unsafe fn start_thread(
     tid: &core::sync::atomic::AtomicU32,
     entry: ThreadEntry,
     argument: usize,
-) -> SysResult {
+) -> super::SysResult {
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -266,6 +266,6 @@ pub unsafe fn start_thread(
     _tid: &core::sync::atomic::AtomicU32,
     _entry: ThreadEntry,
     _argument: usize,
-) -> SysResult {
+) -> super::SysResult {
     Err(libc::ENOSYS)
 }
