@@ -38,6 +38,8 @@ pub struct Cycle<'a> {
     pub(super) met: u32,
     /// Helpers that the shim says were late.
     pub(super) late: u32,
+    /// The shim's count of them before the cycle.
+    pub(super) late_before: u32,
 }
 
 /// What became of a cycle that had no problem.
@@ -69,6 +71,7 @@ impl<'a> Cycle<'a> {
             seen: BTreeSet::new(),
             met: 0,
             late: 0,
+            late_before: 0,
         }
     }
 
@@ -96,6 +99,7 @@ impl<'a> Cycle<'a> {
     fn all_steps(&mut self) -> Result<(), String> {
         self.prepare()?;
         let before = self.guest.look()?;
+        self.late_before = before.steps(Step::HelperLate);
         let counts = self.guest.mate.as_ref().map(|mate| mate.counts());
         if let Some(mate) = &self.guest.mate {
             mate.begin(self.plan.allocations, self.plan.forks);
@@ -257,7 +261,7 @@ impl<'a> Cycle<'a> {
         self.guest.expect_no_helper_within(LEAVE)?;
         let after = self.guest.look()?;
         self.expect_helpers(before, &after, lost);
-        self.late = after.steps(Step::HelperLate) - before.steps(Step::HelperLate);
+        self.late = after.steps(Step::HelperLate) - self.late_before;
         self.meddled();
         self.problems
             .extend(account(before, &after, &mut self.ledger));

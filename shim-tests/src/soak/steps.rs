@@ -137,7 +137,7 @@ impl Cycle<'_> {
         let outcome = self.step(When::Checkpoint, &self.mild_fault())?;
         outcome.map_err(|error| format!("checkpoint: {error}"))?;
         self.expect_state(State::Checkpointed)?;
-        self.no_helper_left(When::Checkpoint, before.steps(Step::HelperLate))?;
+        self.no_helper_left(When::Checkpoint)?;
         let after = self.guest.look()?;
         setting.huge_pages = Some(huge_pages).filter(|was| *was == self.guest.huge_pages());
         let mut fresh = true;
@@ -157,13 +157,13 @@ impl Cycle<'_> {
     }
 
     /// After a phase that was covered its helpers are gone when its last copy returns, unless somebody holds one.
-    pub(super) fn no_helper_left(&mut self, when: When, late_before: u32) -> Result<(), String> {
+    pub(super) fn no_helper_left(&mut self, when: When) -> Result<(), String> {
         let meddled = matches!(self.plan.fault, Fault::Helpers(planned, ..) if planned == when);
         let limit = match self.plan.fault {
             Fault::Withheld(_) => LEAVE,
             _ if meddled => LEAVE,
             // The shim has given up waiting for one that does not get a CPU.
-            _ if self.guest.look()?.steps(Step::HelperLate) > late_before => LEAVE,
+            _ if self.guest.look()?.steps(Step::HelperLate) > self.late_before => LEAVE,
             _ => GONE,
         };
         self.guest.expect_no_helper_within(limit)
@@ -192,7 +192,7 @@ impl Cycle<'_> {
         let outcome = self.step(When::Restore, &self.mild_fault())?;
         outcome.map_err(|error| format!("restore: {error}"))?;
         self.expect_state(State::Locked)?;
-        self.no_helper_left(When::Restore, before.steps(Step::HelperLate))?;
+        self.no_helper_left(When::Restore)?;
         let after = self.guest.look()?;
         setting.restored(&before, &after, &mut self.problems);
         if self.plan.fault == Fault::NeverUnmapped {
@@ -230,7 +230,10 @@ impl Cycle<'_> {
                 after.buffer.state
             ));
         }
-        if setting.keeps(pages).is_some_and(|keeps| keeps != kept) {
+        // What a late helper may still touch is not kept.
+        let late = after.steps(Step::HelperLate) > self.late_before;
+        let keeps = setting.keeps(pages).filter(|keeps| !(late && *keeps));
+        if keeps.is_some_and(|keeps| keeps != kept) {
             self.problems.push(format!(
                 "the buffer is {} after its end",
                 after.buffer.state
