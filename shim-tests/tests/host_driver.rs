@@ -299,8 +299,8 @@ fn of_the_clock() -> u32 {
     since.subsec_nanos() % 100_000_000
 }
 
-/// Sequences in one process: a busy machine takes a second for each.
-const AT_ONCE: u32 = 12;
+/// Sequences in one process: a very busy machine takes ten seconds for each.
+const AT_ONCE: u32 = 6;
 
 /// Sequences of a driver's calls, with and without the shim, under these options.
 fn sequences(more_words: &str, options: &[(&str, &str)]) -> Vec<Outcome> {
