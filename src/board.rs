@@ -108,6 +108,17 @@ impl Board {
         generation
     }
 
+    /// Ends the job that is published, whatever became of its parts: fork may have come in the middle of it, and the child's
+    /// helpers would copy between addresses that are somebody else's there. No other thread may be at the board.
+    pub fn forget(&self) {
+        // Two on: fork may also have come in the middle of the next job's publication.
+        let generation = self.generation.load(Ordering::Relaxed) + 2;
+        for word in &self.parts {
+            word.store(generation << 8 | DONE, Ordering::Relaxed);
+        }
+        self.generation.store(generation, Ordering::Release);
+    }
+
     /// Claims the next part that nobody was given yet; `None` when the job has no more, or is not `generation` any longer.
     pub fn claim(&self, generation: u64, me: u8) -> Option<Claim> {
         let count = self.count.load(Ordering::Relaxed).min(PARTS);
@@ -229,6 +240,23 @@ mod tests {
         assert!((0..job.parts).all(|index| board.claim_free(index, old, 2).is_none()));
         assert!((0..job.parts).all(|index| board.look(index) == Part::Free));
         assert!(board.claim_free(0, new, 2).is_some());
+    }
+
+    #[test]
+    fn a_forgotten_job_has_nothing_to_claim() {
+        let source = vec![1; 300_000];
+        let mut target = vec![0; source.len()];
+        let (board, job, old) = published(&source, &mut target);
+        assert!(board.claim(old, 3).is_some());
+        board.forget();
+        for generation in old..=board.generation() {
+            assert!(board.claim(generation, 2).is_none());
+            assert!((0..job.parts).all(|index| board.claim_free(index, generation, 2).is_none()));
+        }
+        assert!((0..PARTS).all(|index| board.look(index) == Part::Done));
+        let copy = choose(Isa::Portable, false).keep;
+        let new = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy);
+        assert!(board.claim(old, 2).is_none() && board.claim(new, 2).is_some());
     }
 
     #[test]

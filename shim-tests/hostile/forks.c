@@ -78,7 +78,7 @@ static void in_fork_child(long round)
         break;
     case 2:
         map_in_child();
-        if (round % 32 == 2)
+        if (round % 8 == 2)
             cycle(LENGTH);
         break;
     case 3:

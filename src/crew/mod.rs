@@ -152,8 +152,9 @@ impl Crew {
             .count() as u32
     }
 
-    /// Forgets helpers that fork did not bring along.
+    /// Forgets helpers that fork did not bring along, and the copy that the parent's other thread was making.
     pub fn forget_all(&self) {
+        self.board.forget();
         for tid in &self.tids {
             tid.store(0, Ordering::Relaxed);
         }
