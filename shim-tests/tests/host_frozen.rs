@@ -343,7 +343,6 @@ fn order(place: Place, fate: Fate) -> Order {
         fate,
         cpus: 2,
         held_back: Vec::new(),
-        fault: String::new(),
     }
 }
 
@@ -390,16 +389,12 @@ fn parts(ward: &Ward, step: &str, fate: Fate) -> Vec<Order> {
 fn helpers_stopped_between_parts_are_not_waited_for() {
     let mut ward = Ward::start();
     for step in ["checkpoint", "restore"] {
-        let mut pause = order(Place::After(12), Fate::HeldToTheEnd);
-        pause.fault = "pause=15@12".into();
-        let mut pause_of_all = order_many(3, Place::After(12), Fate::HeldToTheEnd);
-        pause_of_all.fault.clone_from(&pause.fault);
         for order in [
             order(Place::Birth, Fate::HeldToTheEnd),
             order_many(2, Place::Birth, Fate::HeldToTheEnd),
             order_many(3, Place::Birth, Fate::HeldToTheEnd),
-            pause,
-            pause_of_all,
+            order(Place::After(12), Fate::HeldToTheEnd),
+            order_many(3, Place::After(12), Fate::HeldToTheEnd),
         ] {
             let late = ward.host.steps(Step::HelperLate);
             let caught = ward.cycle_with(step, &order);
