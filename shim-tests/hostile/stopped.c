@@ -151,24 +151,25 @@ static const char *killed_in_a_part(void)
 static const char *killed_in_prefault(void)
 {
     static char detail[32];
-    const size_t half = 128 * MIB;
+    /* Smaller than elsewhere: nothing here must last. */
+    const size_t length = 64 * MIB + 4096, half = 32 * MIB;
     int met = 0;
     prepare();
-    for (int try = 0; try < TRIES; try++) {
-        unsigned char *buffer = request(LENGTH);
+    for (int try = 0; try < 6; try++) {
+        unsigned char *buffer = request(length);
         met += order_now(EXIT);
         if (try % 2)
-            expect(cuda.mprotect(buffer, LENGTH, PROT_READ | PROT_WRITE) == 0, "an mprotect failed");
+            expect(cuda.mprotect(buffer, length, PROT_READ | PROT_WRITE) == 0, "an mprotect failed");
         release(buffer, half);
         expect(!is_mapped(buffer), "addresses wait for a helper that is dead");
-        memset(buffer + half, 1, LENGTH - half);
-        release(buffer + half, LENGTH - half);
+        memset(buffer + half, 1, length - half);
+        release(buffer + half, length - half);
     }
     expect_no_helper_within(5);
     release(request(64 * MIB), 64 * MIB);
     expect_nothing_lost();
-    make_source(LENGTH);
-    cycle(LENGTH);
+    make_source(length);
+    cycle(length);
     snprintf(detail, sizeof detail, "%d", met);
     return detail;
 }

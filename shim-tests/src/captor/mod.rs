@@ -23,6 +23,8 @@ const OTHERS: Duration = Duration::from_millis(100);
 const SLOW_STEPS: u32 = 600;
 /// How long it is held back then. Less than what sends an idle crew away.
 const HOLD_BACK: Duration = Duration::from_millis(15);
+/// Before the first copy the crew has 2 s.
+const HOLD_BACK_REQUEST: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -87,13 +89,8 @@ pub fn step(
         waited: false,
         released: None,
     };
-    let fault = [
-        ("CUDASIM_FAULT", order.fault.as_str()),
-        ("CUDASIM_NOISE", "0"),
-        ("CUDASIM_DMA_GBPS", "0"),
-    ];
-    let environment = &fault[usize::from(order.fault.is_empty())..];
-    let mut begun = host.driver.begin(action, host.app.pid(), environment);
+    let environment = [("CUDASIM_NOISE", "0"), ("CUDASIM_DMA_GBPS", "0")];
+    let mut begun = host.driver.begin(action, host.app.pid(), &environment);
     let control = captor.attend(&mut begun)?;
     let afterwards = captor.released.map_or(Duration::ZERO, |at| at.elapsed());
     Ok(Caught {
@@ -115,7 +112,6 @@ impl Captor<'_> {
             for index in 0..self.helpers.len() {
                 self.look_at_helper(index)?;
             }
-            self.take_between_parts()?;
             self.end_of_holding_back()?;
             self.decide(begun)?;
             if self.is_quick() {
@@ -165,7 +161,11 @@ impl Captor<'_> {
     }
 
     fn end_of_holding_back(&mut self) -> io::Result<()> {
-        let is_over = |since: Instant| since.elapsed() > HOLD_BACK;
+        let time = match self.order.place {
+            Place::Prefault(_) => HOLD_BACK_REQUEST,
+            _ => HOLD_BACK,
+        };
+        let is_over = |since: Instant| since.elapsed() > time;
         if self.held_back.is_some_and(is_over) || (self.held_back.is_some() && self.is_enough()) {
             self.held_back = None;
             self.resume_driver(0)?;
@@ -220,6 +220,7 @@ impl Captor<'_> {
                 self.at_watch(helper)?
             }
             Some(_) if state == State::Unborn => self.at_birth(helper)?,
+            Some(Seen::Syscall) => self.at_helpers_syscall(helper)?,
             Some(_) => {
                 helper.resume(libc::PTRACE_CONT, 0)?;
                 state
@@ -254,7 +255,7 @@ impl Captor<'_> {
             let addresses: Vec<u64> = offsets.iter().map(|offset| start + offset).collect();
             helper.watch(&addresses)?;
         }
-        helper.resume(libc::PTRACE_CONT, 0)?;
+        helper.resume(self.pace(), 0)?;
         Ok(State::Free)
     }
 
@@ -278,31 +279,30 @@ impl Captor<'_> {
         Ok(State::Free)
     }
 
-    fn take_between_parts(&mut self) -> io::Result<()> {
-        let Place::After(copies) = self.order.place else {
-            return Ok(());
-        };
+    /// A helper that offers its CPU to others is in the middle of nothing.
+    fn at_helpers_syscall(&mut self, helper: Tracee) -> io::Result<State> {
+        let offers = helper.registers()?.orig_rax as i64 == libc::SYS_sched_yield;
+        if offers && !self.is_enough() && self.has_copied() {
+            return self.take(helper);
+        }
+        helper.resume(self.pace(), 0)?;
+        Ok(State::Free)
+    }
+
+    /// Whether the copies have come to where helpers are to be taken between two of them.
+    fn has_copied(&self) -> bool {
         // It cannot be read while the restore thread is stopped in the middle of a change.
-        let Ok(record) = self.host.located().read() else {
-            return Ok(());
-        };
-        let current = record.current;
-        if self.is_enough() || current.copies != copies || !current.end.is("running") {
-            return Ok(());
+        let record = self.host.located().read();
+        matches!(self.order.place, Place::After(copies)
+            if record.is_ok_and(|record| record.current.copies >= copies))
+    }
+
+    /// How a helper goes on.
+    fn pace(&self) -> libc::c_uint {
+        match self.order.place {
+            Place::After(_) if !self.is_enough() => libc::PTRACE_SYSCALL,
+            _ => libc::PTRACE_CONT,
         }
-        for index in 0..self.helpers.len() {
-            let (helper, state) = self.helpers[index];
-            if state != State::Free || self.is_enough() {
-                continue;
-            }
-            helper.interrupt()?;
-            self.helpers[index].1 = match helper.wait()? {
-                Seen::Ended => State::Gone,
-                _ => self.take(helper)?,
-            };
-        }
-        self.decided = self.taken > 0;
-        Ok(())
     }
 
     /// Releases who was held for long enough.

@@ -9,7 +9,7 @@ use crate::simdriver::Control;
 pub enum Place {
     /// Before its first instruction.
     Birth,
-    /// When so many copies have been made: the driver is told to pause there, so that it is between two parts.
+    /// Between two copies, when so many have been made: it has nothing to do and offers its CPU to others.
     After(u64),
     /// Inside the unit of prefault that touches one of these offsets in the buffer.
     Prefault(Vec<u64>),
@@ -42,8 +42,6 @@ pub struct Order {
     /// Copies, by number, in which the restore thread is slowed down and held back, so that helpers take what they can: else the
     /// first part is always its own, and on a busy machine most of the others too.
     pub held_back: Vec<u64>,
-    /// Faults of the driver.
-    pub fault: String,
 }
 
 /// What came of it.
