@@ -244,21 +244,25 @@ impl<'m, M: Memory> Image<'m, M> {
     }
 
     fn slot_in(&self, table: Range, symbol: &str) -> Option<SlotPlace> {
-        (0..(table.len / 24).min(ENTRIES_MAX)).find_map(|index| {
+        for index in 0..(table.len / 24).min(ENTRIES_MAX) {
             let at = table.start.checked_add(index * 24)?;
+            // What is not there ends the table, however long it says that it is.
             let info = u64::from_ne_bytes(self.memory.word(at.checked_add(8)?)?);
             if !SLOT_TYPES.contains(&(info as u32))
                 || !self.symbol_is((info >> 32) as usize, symbol)
             {
-                return None;
+                continue;
             }
             let offset = u64::from_ne_bytes(self.memory.word(at)?) as usize;
             let address = self.base.wrapping_add(offset);
-            address.is_multiple_of(8).then_some(SlotPlace {
-                address,
-                relro: self.relro.contains(address),
-            })
-        })
+            if address.is_multiple_of(8) {
+                return Some(SlotPlace {
+                    address,
+                    relro: self.relro.contains(address),
+                });
+            }
+        }
+        None
     }
 
     fn symbol_is(&self, index: usize, name: &str) -> bool {

@@ -152,6 +152,36 @@ fn what_is_no_image_gives_none() {
     assert!(Image::parse(&cut, BASE).is_none());
 }
 
+/// Memory that counts how often it is asked.
+struct Counted {
+    bytes: Bytes,
+    asked: std::cell::Cell<u32>,
+}
+
+impl Memory for Counted {
+    fn read(&self, address: usize, out: &mut [u8]) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.bytes.read(address, out)
+    }
+}
+
+#[test]
+fn a_table_that_claims_to_be_endless_ends_with_the_image() {
+    let mut bytes = image(&["memmove", "memcpy", "munmap"], 3, true);
+    // The size of the table of jump slots: the sixth tag's value.
+    let at = 0x400 + 16 * 5 + 8;
+    bytes.bytes[at..at + 8].copy_from_slice(&u64::MAX.to_ne_bytes());
+    let memory = Counted {
+        bytes,
+        asked: 0.into(),
+    };
+    let image = Image::parse(&memory, BASE).unwrap();
+    assert_eq!(image.slot("mprotect"), None);
+    assert!(image.slot("munmap").is_some());
+    // Some reads for each entry that lies in the image's 16 KiB.
+    assert!(memory.asked.get() < 10_000, "{}", memory.asked.get());
+}
+
 proptest! {
     /// Any damage to an image may change the answer, but never makes the walk fall over or run for ever.
     #[test]

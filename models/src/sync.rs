@@ -52,13 +52,25 @@ macro_rules! word {
 
             #[track_caller]
             pub fn fetch_sub(&self, less: $type, order: Ordering) -> $type {
-                let order = mutate::exchange(Location::caller(), order);
+                let at = Location::caller();
+                let order = mutate::exchange(at, order);
+                if mutate::is(at, Kind::Torn) {
+                    let before = self.0.load(Ordering::Acquire);
+                    self.0.store(before.wrapping_sub(less), Ordering::Release);
+                    return before;
+                }
                 self.0.fetch_sub(less, order)
             }
 
             #[track_caller]
             pub fn fetch_max(&self, other: $type, order: Ordering) -> $type {
-                let order = mutate::exchange(Location::caller(), order);
+                let at = Location::caller();
+                let order = mutate::exchange(at, order);
+                if mutate::is(at, Kind::Torn) {
+                    let before = self.0.load(Ordering::Acquire);
+                    self.0.store(before.max(other), Ordering::Release);
+                    return before;
+                }
                 self.0.fetch_max(other, order)
             }
 

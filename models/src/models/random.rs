@@ -68,7 +68,7 @@ pub const LIST: fn() -> Vec<Model> = || {
         model(
             "crew-wrong-proof",
             "broken: the kernel says of a living helper that it is gone",
-            || random(wrong_proof),
+            || random_some(wrong_proof, 100),
             true,
         ),
     ]
@@ -272,7 +272,7 @@ fn leaves() {
 fn wrong_proof() {
     let world = World::with(1, PARTS, |_, _| {
         if sys::helper().is_some() {
-            (0..10_000).for_each(|_| yield_now());
+            (0..60_000).for_each(|_| yield_now());
         }
     });
     sys::boot(Kernel {
