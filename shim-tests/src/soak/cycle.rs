@@ -292,12 +292,11 @@ impl<'a> Cycle<'a> {
         let started = after.counters.helpers_started - before.counters.helpers_started;
         let refused = after.steps(Step::NoThread) - before.steps(Step::NoThread);
         let phases = super::expect::new_phases(before, after);
-        let crowded = phases
-            .iter()
-            .filter(|phase| phase.threads > 1 && phase.mode.is("on"));
-        let crowded = crowded.count() as u32;
+        let on = phases.iter().filter(|phase| phase.mode.is("on"));
+        let crowded = on.clone().filter(|phase| phase.threads > 1).count();
         if self.plan.fault == Fault::NoThreads {
-            self.ledger.expect(Step::NoThread, crowded);
+            let asked = if world::cpus() > 1 { on.count() } else { 0 };
+            self.ledger.expect(Step::NoThread, asked as u32);
             if started == 0 && refused > 0 {
                 self.seen.insert(Kind::NoThreads);
             }

@@ -158,6 +158,8 @@ impl Setting<'_> {
     /// Threads of the checkpoint (0) or the restore (1).
     fn threads(&self, step: usize, fresh: bool) -> u32 {
         match self.plan.mode {
+            // Those that are there, not those that were asked for.
+            Mode::On if self.plan.fault == Fault::NoThreads => 1,
             Mode::On => threads(
                 self.host.threads,
                 self.plan.caps[step],
@@ -207,12 +209,12 @@ impl Setting<'_> {
         }
         // A kept buffer that does not fit goes before anything is asked for.
         ledger.expect(Step::KeptUnfit, u32::from(kept.is_some()));
-        if self.host.pages == PageKind::Hugetlb {
-            ledger.expect(Step::NoHugetlb, 1);
-            ledger.expect(Step::MmapRefused, 1);
-        } else {
-            ledger.expect(Step::LowMemory, 1);
-        }
+        ledger.expect(
+            Step::NoHugetlb,
+            u32::from(self.host.pages == PageKind::Hugetlb),
+        );
+        // No machine has so much: nothing of ours is asked for.
+        ledger.expect(Step::LowMemory, 1);
     }
 
     /// Counts the steps down of a request that was answered, and looks at its pages and whether it was rightly one that was

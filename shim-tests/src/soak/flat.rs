@@ -47,7 +47,7 @@ pub struct Slopes {
 /// Resident bytes per cycle that are still flat, in a program whose only activity are the cycles: half a page.
 const FLAT_BYTES: f64 = 2048.0;
 /// The same with other threads that allocate: malloc's arenas fill up.
-const FLAT_BYTES_BUSY: f64 = 12288.0;
+const FLAT_BYTES_BUSY: f64 = 4096.0;
 /// Mappings per cycle: one in fifty.
 const FLAT_MAPPINGS: f64 = 0.02;
 
@@ -107,7 +107,7 @@ mod tests {
         assert!(jump.slopes().unwrap().complaints(false).is_empty());
         let leak = series(|at| 5e6 + noise(at) + at as f64 * 4096.0);
         assert_eq!(leak.slopes().unwrap().complaints(false).len(), 2);
-        let slow = series(|at| 5e6 + noise(at) + at as f64 * 20000.0);
+        let slow = series(|at| 5e6 + noise(at) + at as f64 * 8192.0);
         assert_eq!(slow.slopes().unwrap().complaints(true).len(), 2);
     }
 
