@@ -59,7 +59,7 @@ impl Cell {
     fn get(&self) -> Option<Region> {
         let version = self.version.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Acquire);
-        if start == 0 || version % 2 != 0 {
+        if start == 0 || !version.is_multiple_of(2) {
             return None;
         }
         let region = Region {
