@@ -116,9 +116,9 @@ fn check_one(model: &Model, tally: &mut Tally) -> Vec<Site> {
 
 /// A weakened access must make one of the models fail that come by it, or be known as harmless.
 fn weakened(site: &Site, models: &[&'static str], tally: &Mutex<Tally>) {
-    let line = source_line(site);
+    let (line, both) = source_lines(site);
     let known = harmless::LIST.iter().find(|known| {
-        known.kind == site.kind && site.file.ends_with(known.file) && line.contains(known.line)
+        known.kind == site.kind && site.file.ends_with(known.file) && both.contains(known.line)
     });
     let began = Instant::now();
     let found = models
@@ -135,11 +135,14 @@ fn weakened(site: &Site, models: &[&'static str], tally: &Mutex<Tally>) {
     tally.lock().unwrap().add(good, &words, "");
 }
 
-fn source_line(site: &Site) -> String {
+/// The line of a place, and the one before it with a line end: equal lines are told apart by that.
+fn source_lines(site: &Site) -> (String, String) {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let text = std::fs::read_to_string(root.join(&site.file)).unwrap_or_default();
-    let line = text.lines().nth(site.line as usize - 1).unwrap_or_default();
-    line.trim().to_string()
+    let line = |number: usize| text.lines().nth(number).unwrap_or_default().trim();
+    let here = line(site.line as usize - 1);
+    let before = line((site.line as usize).saturating_sub(2));
+    (here.to_string(), format!("{before}\n{here}"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
