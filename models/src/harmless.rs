@@ -80,7 +80,7 @@ pub const LIST: &[Harmless] = &[
     },
     Harmless {
         file: "src/crew/mod.rs",
-        line: "if id == 0 || is_gone(tid, id) || sys::now_ns() >= deadline {",
+        line: "loop {\nlet id = tid.load(Ordering::Acquire);",
         kind: Kind::Weak,
         why: "only a wait: `alive` looks again before anything is unmapped",
     },
@@ -143,5 +143,17 @@ pub const LIST: &[Harmless] = &[
         line: "self.0.load(Ordering::Acquire)",
         kind: Kind::Weak,
         why: "needed, but loom cannot see it: it takes what a thread does between two switches for one step",
+    },
+    Harmless {
+        file: "src/crew/helper.rs",
+        line: "if self.copying.load(Ordering::Acquire) != 0 {",
+        kind: Kind::Weak,
+        why: "asked only whether to stay",
+    },
+    Harmless {
+        file: "src/crew/mod.rs",
+        line: "if tid.load(Ordering::Acquire) != 0 {",
+        kind: Kind::Weak,
+        why: "with one helper the look before it acquires; with more it is needed",
     },
 ];

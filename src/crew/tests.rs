@@ -115,10 +115,10 @@ fn an_idle_crew_leaves_and_a_later_copy_recruits_anew() {
     let source = vec![7u8; 1 << 20];
     let mut target = vec![0u8; 1 << 20];
     for round in 0..2 {
-        CREW.begin(sys::now_ns(), First::Copy, &LEFT);
-        phase.recruit(2);
-        // Before the last copy ended: the machine may be busy.
+        // On a busy machine the crew may have left before the copy comes.
         let began = sys::now_ns();
+        CREW.begin(began, First::Copy, &LEFT);
+        phase.recruit(2);
         // SAFETY: both vectors are as long as said.
         unsafe {
             CREW.copy(
