@@ -15,6 +15,11 @@ fn main() {
     // Helpers run its text, and libcuda's slots point to it, for as long as a buffer lives: dlclose must leave it there.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     absorb_unwinder();
+    // libc unwinds the stack of a thread that is cancelled, ours too: src/unwind.rs.
+    let preload = std::env::var_os("CARGO_FEATURE_PRELOAD").is_some();
+    if preload && std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap=rust_eh_personality");
+    }
 }
 
 /// Makes `-lgcc_s` resolve to the static unwinder. A preload must not need libgcc_s.so.1: an image without it could start

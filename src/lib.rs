@@ -47,3 +47,4 @@ mod startup;
 mod sync;
 mod sys;
 mod text;
+mod unwind;

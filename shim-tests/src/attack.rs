@@ -82,6 +82,8 @@ impl Grounds {
     fn program(&self, name: &str) -> PathBuf {
         let words = [
             ("DROP", offset_of!(Record, drop)),
+            ("MODE", offset_of!(Record, mode)),
+            ("THREAD_CAP", offset_of!(Record, thread_cap)),
             ("PID", offset_of!(Record, pid)),
             ("REQUESTS", offset_of!(Record, counters.requests)),
             ("ANSWERED", offset_of!(Record, counters.answered)),

@@ -1,5 +1,5 @@
 //! Attacks that broke the shim once, or were meant to: hostile programs (`shim-tests/hostile`) drive a fake libcuda under the
-//! shim, and must end well and in time. `CUDASNAP_ATTACK_SEED=N` repeats a run of the odd copies. Two CPUs are needed:
+//! shim, and must end well and in time. `CUDASNAP_ATTACK_SEED=N` repeats a run of those with random parts. Two CPUs are needed:
 //! on one there are no helpers to be stopped.
 //!
 //! Known and accepted, so not attacked here:
@@ -34,6 +34,17 @@ fn attack_with_small_pages(words: &str) -> Outcome {
         .env("CUDASNAP_THREADS", "2")
         .env("CUDASNAP_PAGES", "4k")
         .run()
+}
+
+/// Of a run with random parts: told when it fails.
+fn seed() -> String {
+    let of_the_clock = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        since.subsec_nanos().to_string()
+    };
+    let seed = std::env::var("CUDASNAP_ATTACK_SEED").unwrap_or_else(|_| of_the_clock());
+    println!("CUDASNAP_ATTACK_SEED={seed}");
+    seed
 }
 
 // The program itself, which is not libcuda.
@@ -114,13 +125,7 @@ fn every_copy_may_turn_the_phase() {
 /// Of no byte, of one, across the buffer's ends, overlapping, within the buffer, past it.
 #[test]
 fn odd_copies_do_what_memmove_does() {
-    let of_the_clock = || {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        since.subsec_nanos().to_string()
-    };
-    let seed = std::env::var("CUDASNAP_ATTACK_SEED").unwrap_or_else(|_| of_the_clock());
-    println!("CUDASNAP_ATTACK_SEED={seed}");
-    let outcome = attack(&format!("copies odd {seed}"));
+    let outcome = attack(&format!("copies odd {}", seed()));
     let counters = &outcome.record.counters;
     assert!(counters.phases > 10 && counters.other_copies > 10);
 }
@@ -177,6 +182,58 @@ fn a_jump_out_of_a_copy_leaves_no_helper() {
     assert_eq!(outcome.requests(), (3, 3));
     assert_eq!(outcome.steps(Step::Disturbed), 1);
     assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+/// libc unwinds its stack, frames of the shim among them.
+#[test]
+fn a_thread_that_is_cancelled_in_mid_copy_ends_alone() {
+    let outcome = attack_with_one_helper("leavers cancel");
+    assert_eq!(outcome.requests(), (4, 4));
+    assert_eq!(
+        outcome.all_steps(),
+        [("disturbed", 2), ("not-effective", 2)]
+    );
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn a_thread_that_ends_itself_in_a_handler_in_mid_copy_ends_alone() {
+    let outcome = attack_with_one_helper("leavers exit");
+    assert_eq!(outcome.requests(), (4, 4));
+    assert_eq!(outcome.steps(Step::Disturbed), 2);
+    assert_eq!(outcome.steps(Step::Panic), 0);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+#[test]
+fn a_handler_on_a_disarmed_signal_stack_is_not_taken_for_a_jump() {
+    let outcome = attack("leavers disarmed");
+    let (requests, answered) = outcome.requests();
+    assert!(
+        requests == answered && answered >= 9,
+        "{requests} {answered}"
+    );
+    assert_eq!(outcome.steps(Step::Disturbed), 0);
+    // What the handler copies goes past the crew.
+    assert!(outcome.steps(Step::CrewBusy) > 0);
+    assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+/// `CUDASNAP_ATTACK_SEED=N` repeats a run.
+#[test]
+fn everything_at_once_does_no_harm() {
+    let seed = seed();
+    for (keep, pages) in [("fresh", "4k"), ("keep", "thp")] {
+        let outcome = Attack::new(&format!("hammer all {seed} 4"))
+            .env("CUDASNAP_BUFFER", keep)
+            .env("CUDASNAP_PAGES", pages)
+            .run();
+        println!("{keep} {pages}: {}", outcome.detail);
+        let (requests, answered) = outcome.requests();
+        assert!(answered > 1 && requests > answered, "{requests} {answered}");
+        assert_eq!(outcome.steps(Step::Panic), 0);
+        assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    }
 }
 
 // libcuda's slots.

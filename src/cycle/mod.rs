@@ -142,26 +142,28 @@ impl State {
     }
 }
 
-/// Where a call comes from: a marked place of its frame while it uses the state, and the address of something in our outermost
-/// frame.
+/// Where a call comes from. The first two fields are read by a signal handler, or after a jump, as words of the stack.
+#[repr(C)]
 struct Call {
+    /// Marked while the call uses the state.
     place: Place,
+    /// The signal stack that a handler which interrupts the call would run on.
+    signal_stack: (usize, usize),
+    /// Address of something in our outermost frame.
     entry: usize,
 }
 
 impl Call {
     /// A call from somewhere below.
     fn here() -> Self {
-        Call {
-            place: Place::new(),
-            entry: 0,
-        }
+        Self::from(0)
     }
 
     /// A call whose outermost frame of ours holds `entry`.
     fn from(entry: usize) -> Self {
         Call {
             place: Place::new(),
+            signal_stack: sys::signal_stack().range,
             entry,
         }
     }
@@ -171,16 +173,23 @@ impl Call {
 const ONE_STACK: usize = 64 << 10;
 
 /// Whether the calling thread has left its earlier use of the state by a jump: `siglongjmp` out of a copy, whose source was not
-/// there. Otherwise it is in a signal handler, in the middle of that use, whose frame is then still there and above ours.
+/// there. Otherwise it is in a signal handler, in the middle of that use, whose frame is then still there and above ours, or
+/// on another stack: the one that was in use as the handler's when that use began may be disarmed by now.
 fn jumped_out(earlier: usize, entry: usize) -> bool {
-    if earlier.abs_diff(entry) > ONE_STACK || sys::is_on_signal_stack() {
+    if earlier.abs_diff(entry) > ONE_STACK || sys::signal_stack().in_use {
         return false;
     }
-    let mut mark = [0; 8];
-    let mut written_over = || {
-        sys::read_own(earlier, &mut mark) == Ok(()) && u64::from_ne_bytes(mark) != mark_at(earlier)
+    let Some([mark, from, to]) = words_at(earlier) else {
+        return entry >= earlier;
     };
-    entry >= earlier || written_over()
+    mark as u64 != mark_at(earlier) || (entry >= earlier && !(from..to).contains(&entry))
+}
+
+/// Words of the stack, which may be gone.
+fn words_at(address: usize) -> Option<[usize; 3]> {
+    let mut words = [[0; size_of::<usize>()]; 3];
+    sys::read_own(address, words.as_flattened_mut()).ok()?;
+    Some(words.map(usize::from_ne_bytes))
 }
 
 /// The state for the calling thread; `None` while another thread uses it, or when it is another process's: in a child of

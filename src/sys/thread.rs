@@ -25,8 +25,17 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     result != Err(libc::ESRCH)
 }
 
-/// Whether the caller runs on its alternate signal stack.
-pub fn is_on_signal_stack() -> bool {
+/// The caller's alternate signal stack.
+#[derive(Clone, Copy)]
+pub struct SignalStack {
+    /// Its addresses; none where there is no such stack, or the kernel disarmed it for a handler that runs on it.
+    pub range: (usize, usize),
+    /// Whether the caller runs on it.
+    pub in_use: bool,
+}
+
+/// Asks the kernel; a stack that is in use where it does not say.
+pub fn signal_stack() -> SignalStack {
     let mut stack = libc::stack_t {
         ss_sp: core::ptr::null_mut(),
         ss_flags: 0,
@@ -44,7 +53,11 @@ pub fn is_on_signal_stack() -> bool {
             0,
         )
     };
-    result.is_err() || stack.ss_flags & libc::SS_ONSTACK != 0
+    let start = stack.ss_sp as usize;
+    SignalStack {
+        range: (start, start.saturating_add(stack.ss_size)),
+        in_use: result.is_err() || stack.ss_flags & libc::SS_ONSTACK != 0,
+    }
 }
 
 /// Lets another runnable thread have the CPU.
