@@ -176,6 +176,26 @@ impl Attack {
         &mut self.command
     }
 
+    /// Started by another program, which becomes it in the same process: `unshare`, `chrt`, `valgrind`.
+    #[must_use]
+    pub fn through(mut self, starter: &[&str]) -> Self {
+        let mut command = Command::new(starter.first().unwrap_or(&"env"));
+        command
+            .args(starter.iter().skip(1))
+            .arg(self.command.get_program())
+            .args(self.command.get_args())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        self.command = command;
+        self
+    }
+
     /// With a time limit of its own.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {

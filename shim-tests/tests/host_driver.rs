@@ -2,9 +2,9 @@
 //! Every program runs on a libcuda that does what the program says, once under the shim and once without, and must say the
 //! same checksums; the shim's record must say what happened.
 //!
-//! Known and accepted: memory that faults under a helper's hands (a source without access; a buffer that the program itself,
-//! behind libcuda's back, unmaps or protects in mid-prefault) is the same signal as in libcuda's own copy, but no handler of the
-//! program sees it.
+//! Known and accepted: a fault under a helper's hands is the same signal as in libcuda's own copy, but no handler of the program
+//! sees it. That is a buffer that the program itself, behind libcuda's back, unmaps or protects in mid-prefault, and memory
+//! that is protected after a first copy of the phase to or from it. Where there is a handler, the first copy is the caller's.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -254,6 +254,16 @@ fn memory_that_faults_is_the_same_signal() {
         let [shimmed, plain] = Attack::deaths(&format!("driverthreads {death}"));
         assert!(plain.signal().is_some(), "{death}: {plain}");
         assert_eq!(shimmed.signal(), plain.signal(), "{death}");
+    }
+}
+
+#[test]
+fn faults_that_the_program_repairs_are_left_to_its_handler() {
+    for words in ["faults repaired", "faults staged"] {
+        let outcome = compared(words);
+        assert_eq!(outcome.all_steps(), []);
+        assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+        assert!(outcome.record.counters.helpers_started > 0, "{words}");
     }
 }
 

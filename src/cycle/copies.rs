@@ -53,6 +53,14 @@ impl Chunk {
         };
         side - self.region.start
     }
+
+    /// The address on the driver's side.
+    fn other_side(&self) -> usize {
+        match self.direction {
+            Direction::Restore => self.dst as usize,
+            _ => self.src as usize,
+        }
+    }
 }
 
 /// Makes a copy of the driver, if the buffer is on one side of it; false when the copy is still to be made. `entry` is an
@@ -118,21 +126,18 @@ impl State {
         if chunk.len >= ALONE_BELOW {
             self.recruit();
         }
+        let alone = self.faults.are_possible(chunk.other_side(), chunk.len);
+        let threads = if alone { 1 } else { self.threads as usize };
         let loops = match chunk.direction {
             Direction::Checkpoint => self.kernel.flush,
             _ => self.kernel.keep,
         };
         // SAFETY: promised by the caller.
-        let redone = unsafe {
-            CREW.copy(
-                chunk.dst,
-                chunk.src,
-                chunk.len,
-                self.threads as usize,
-                loops,
-            )
-        };
+        let redone = unsafe { CREW.copy(chunk.dst, chunk.src, chunk.len, threads, loops) };
         (0..redone).for_each(|_| record::step(Step::HelperDead));
+        if alone {
+            self.faults.none_in(chunk.other_side(), chunk.len);
+        }
         if chunk.direction == Direction::Checkpoint {
             CREW.prefault.copied_up_to(chunk.offset() + chunk.len);
         }

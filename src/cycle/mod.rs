@@ -1,8 +1,9 @@
-//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`]), lets the buffer go or does something
+//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`], [`faults`]), lets the buffer go or does something
 //! to it ([`release`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
 //! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
+mod faults;
 mod kept;
 mod memory;
 pub mod release;
@@ -20,6 +21,8 @@ use crate::exclusive::{mark_at, Exclusive, Guard, Place};
 use crate::phase::Phase;
 use crate::region::Region;
 use crate::{hollow, record, region, sys};
+
+use faults::Faults;
 
 /// Everything about the buffer that is in use, and the phase that goes on.
 pub struct State {
@@ -39,6 +42,8 @@ pub struct State {
     kernel: Kernel,
     /// Threads of the open phase, the caller included; 1 = plain copies by the caller.
     threads: u32,
+    /// Where only the caller may copy in this phase.
+    faults: Faults,
     /// The buffer's first byte was copied in this phase.
     start_copied: bool,
     /// The kernel refused a thread in this phase: no more are asked for.
@@ -81,16 +86,18 @@ impl State {
             phase: Phase::new(),
             kernel: Kernel::PORTABLE,
             threads: 1,
+            faults: Faults::new(),
             start_copied: false,
             no_more_threads: false,
             foreign: false,
         }
     }
 
-    /// Chooses the copy loops for a phase from what the CPU and the library are now.
+    /// Chooses the copy loops for a phase from what the CPU and the library are now, and looks who handles faults.
     fn look_around(&mut self) {
         self.foreign = !record::text_is_ours();
         self.no_more_threads = false;
+        self.faults = Faults::look();
         self.kernel = if self.foreign {
             record::step(Step::ForeignBuild);
             choose(Isa::Portable, false)

@@ -16,7 +16,7 @@ pub use pthread::start_thread;
 #[cfg(not(cudasnap_pthread))]
 pub use thread::start_thread;
 pub use thread::{
-    allowed_cpus, block_signals, futex_wait, getpid, gettid, limit, name_of_thread,
+    allowed_cpus, block_signals, futex_wait, getpid, gettid, is_handled, limit, name_of_thread,
     restore_signals, sched_yield, set_thread_name, signal_stack, thread_exists, thread_name,
 };
 

@@ -214,6 +214,26 @@ pub fn restore_signals(mask: u64) {
     };
 }
 
+/// Whether the program has a handler for a signal. Yes where the kernel does not say.
+pub fn is_handled(signal: i32) -> bool {
+    // The kernel's own structure: the handler first, four words on all architectures that are built.
+    let mut action = [0usize; 8];
+    // SAFETY: no new action is given; the kernel writes the old one to a local that is larger.
+    let got = unsafe {
+        call6(
+            libc::SYS_rt_sigaction,
+            signal as usize,
+            0,
+            action.as_mut_ptr() as usize,
+            8,
+            0,
+            0,
+        )
+    };
+    // A fault whose signal is ignored kills as one without a handler does.
+    got.is_err() || action[0] > libc::SIG_IGN
+}
+
 /// What a helper thread runs; the thread ends when it returns.
 pub type ThreadEntry = unsafe extern "C" fn(usize);
 
