@@ -1,5 +1,5 @@
 /* Another preload that hooks mmap and munmap: allocators, memory profilers, communication libraries. It goes on by RTLD_NEXT
- * (NEXT), by a jump in place of its last call (JUMP), or makes the system calls by itself (RAW). */
+ * (NEXT), by a jump in place of its last call (JUMP), makes the system calls by itself (RAW), or refuses what is large (REFUSE), as one that keeps a budget. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -42,6 +42,10 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
 {
     static map *go_on;
     mapper_calls++;
+#ifdef REFUSE
+    if (length >= 32u << 20 && (flags & MAP_POPULATE))
+        return MAP_FAILED;
+#endif
     if (!go_on)
         *(void **)&go_on = next("mmap");
     return go_on(address, length, protection, flags, fd, offset);

@@ -77,6 +77,14 @@ static void *under_the_drivers_name(void *unused)
     return unused;
 }
 
+/* Another preload has the last word on what the shim does not answer. */
+static const char *refused_behind(void)
+{
+    load_cuda();
+    expect(cuda.mmap(LENGTH, DRIVERS_FLAGS) == MAP_FAILED, "the request went past the other preload");
+    return NULL;
+}
+
 static const char *name(void)
 {
     load_cuda();
@@ -99,8 +107,11 @@ static void in_fork_child(int round)
         cuda.memcpy(shared_buffer + LENGTH / 2, source, CHUNK);
         release(shared_buffer + LENGTH / 2, LENGTH / 2);
     }
-    if (round / 2 == 2)
+    if (round / 2 == 2) {
         release(shared_buffer, LENGTH);
+        /* A request of its own has made the shim forget the parent's buffer: then the tail stays. */
+        expect(round % 2 || !is_mapped(shared_buffer + LENGTH), "the child keeps the shim's tail");
+    }
     expect(address_space_kib() - before < 1024, "the child has lost address space");
     expect_no_helper_within(5);
     _exit(0);
@@ -195,6 +206,7 @@ int main(int count, char **arguments)
         {"thread-stack", thread_stack},
         {"signal-stack", signal_stack},
         {"name", name},
+        {"refused-behind", refused_behind},
         {"fork", fork_child},
         {"vfork", vfork_child},
         {"drop-word", drop_word_alone},

@@ -246,6 +246,18 @@ fn another_hook_of_mmap_behind_ours() {
     }
 }
 
+/// What the shim does not answer goes on to the next in line, not past it to the kernel.
+#[test]
+fn another_hook_of_mmap_behind_ours_may_refuse_the_drivers_own_request() {
+    let folder = Folder::new();
+    let other = built(&folder, "mapper.c", "REFUSE", &["-DREFUSE"]);
+    for mode in ["observe", "off"] {
+        let attack = Attack::new("strangers refused-behind").between(&[], &[&other]);
+        let outcome = attack.env("CUDASNAP", mode).run();
+        assert_eq!(outcome.requests(), (1, 0));
+    }
+}
+
 #[test]
 fn another_hook_of_mmap_in_front_of_ours() {
     let folder = Folder::new();

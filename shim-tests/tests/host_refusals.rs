@@ -324,10 +324,7 @@ fn in_a_full_pids_group_the_caller_works_alone() {
     group.set("pids.max", "max");
     host.cycle();
     assert!(host.record().counters.helpers_started > 0);
-    assert_eq!(
-        host.last("checkpoint").threads,
-        2.min(host.last("checkpoint").threads)
-    );
+    assert!(host.last("checkpoint").threads >= 2);
     assert_eq!(host.steps(Step::NoThread), 4);
     drop(host);
 }
