@@ -184,7 +184,7 @@ fn huge_pages_allowed() -> bool {
 fn chosen(path: &[u8]) -> Option<Text<16>> {
     let fd = sys::open(path, libc::O_RDONLY, 0).ok()?;
     let mut bytes = [0u8; 128];
-    let got = sys::read(fd, &mut bytes);
+    let got = sys::read_at(fd, &mut bytes, 0);
     sys::close(fd);
     bracketed(bytes.get(..got.ok()?)?)
 }

@@ -52,7 +52,7 @@ impl Level<'_> {
 fn read_file<const N: usize>(path: &[u8]) -> Option<Text<N>> {
     let fd = sys::open(path, libc::O_RDONLY, 0).ok()?;
     let mut bytes = [0u8; N];
-    let got = sys::read(fd, &mut bytes);
+    let got = sys::read_at(fd, &mut bytes, 0);
     sys::close(fd);
     let mut text = Text::new();
     text.push(bytes.get(..got.ok()?)?);

@@ -12,7 +12,13 @@ pub fn for_each_line(path: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> bool {
     let Ok(fd) = sys::open(path, libc::O_RDONLY, 0) else {
         return false;
     };
-    let complete = read_lines(|room| sys::read(fd, room), &mut each);
+    let mut offset = 0;
+    let read = |room: &mut [u8]| {
+        let got = sys::read_at(fd, room, offset)?;
+        offset += got;
+        Ok(got)
+    };
+    let complete = read_lines(read, &mut each);
     sys::close(fd);
     complete
 }
@@ -127,5 +133,33 @@ mod tests {
         assert_eq!(seen[1999], text.lines().nth(1999).unwrap().as_bytes());
         assert!(seen[2000].starts_with(b"yyyy"));
         assert_eq!(seen[2001], b"last");
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn a_handler_that_forks_between_two_reads_costs_no_line() {
+        let path = std::env::temp_dir().join(format!("cudasnap-lines-{}", std::process::id()));
+        let text: String = (0..500).map(|number| format!("line {number}\n")).collect();
+        std::fs::write(&path, text).unwrap();
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let (mut lines, mut child) = (0, -1);
+        for_each_line(name.as_bytes_with_nul(), |_| {
+            lines += 1;
+            if lines == 1 {
+                // SAFETY: the child makes system calls alone, and ends below.
+                child = unsafe { libc::fork() };
+                if child > 0 {
+                    // SAFETY: waits for the child; its status is not asked for.
+                    unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) };
+                }
+            }
+            true
+        });
+        if child == 0 {
+            // SAFETY: ends the child here.
+            unsafe { libc::_exit(0) };
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(child > 0 && lines == 500, "{child} {lines}");
     }
 }

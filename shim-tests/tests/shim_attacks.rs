@@ -10,7 +10,10 @@
 //!   shim.
 //! - A lazy resolution of munmap that overwrites the shim's slot, when no further call of libcuda comes to the shim before its
 //!   munmap: the driver's own call it is, and the tail stays.
-//! - A source that faults inside a helper is a signal in that helper: no handler of the program can jump out of it.
+//! - A source that faults inside a helper is a signal in that helper: no handler of the program can jump out of it. So it is with
+//!   memory that protection keys open to the calling thread alone, and with a filter that answers a helper's system calls with
+//!   SIGSYS.
+//! - A handler that switches to another stack near the interrupted one, in mid-copy, and copies there.
 
 use std::io::{PipeWriter, Write};
 use std::os::fd::AsRawFd;
@@ -217,6 +220,26 @@ fn a_handler_on_a_disarmed_signal_stack_is_not_taken_for_a_jump() {
     // What the handler copies goes past the crew.
     assert!(outcome.steps(Step::CrewBusy) > 0);
     assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+}
+
+/// A process without its first thread shows nobody what is mapped in it: from then on the driver's own requests go through.
+#[test]
+fn the_first_thread_may_end_in_mid_copy() {
+    let attack = Attack::new("twins first-thread").env("CUDASNAP_THREADS", "2");
+    assert_eq!(attack.run_stock(), "1 helpers, 1 answered");
+}
+
+/// The child goes on in the middle of the call, without the helpers.
+#[test]
+fn a_handler_forks_in_mid_copy_and_both_go_on() {
+    for pages in ["thp", "4k"] {
+        let outcome = Attack::new("twins forks-in-handler")
+            .env("CUDASNAP_PAGES", pages)
+            .run();
+        assert!(outcome.number() >= 20.0);
+        assert_eq!(outcome.all_steps(), []);
+        assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    }
 }
 
 /// `CUDASNAP_ATTACK_SEED=N` repeats a run.

@@ -14,7 +14,7 @@ const UNUSED_NS: u64 = 2_000_000_000;
 /// A copy that goes on for so long does not need a helper that has nothing to do: its caller waits for one that somebody
 /// stopped, or is gone itself in mid-copy.
 const COPY_NS: u64 = 2_000_000_000;
-/// Looks at the board between two looks at the clock.
+/// Looks at the board between two looks at the clock, while a helper does not offer its CPU.
 const LOOKS: u32 = 64;
 /// Looks at the board before a helper offers its CPU to others at each look.
 const SPINS: u32 = 256;
@@ -89,7 +89,8 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
         } else {
             sys::sched_yield();
         }
-        if idle.is_multiple_of(LOOKS) {
+        // To come back from such an offer may take a time slice of everybody else.
+        if idle >= SPINS || idle.is_multiple_of(LOOKS) {
             let why = CREW.leave();
             if why != End::Running {
                 CREW.say_left(why);

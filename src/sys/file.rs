@@ -24,16 +24,17 @@ pub fn open(path: &[u8], flags: i32, mode: u32) -> SysResult {
     }
 }
 
-/// Reads into `out`; 0 at the end of the file.
-pub fn read(fd: usize, out: &mut [u8]) -> SysResult {
+/// Reads into `out` from a place in the file; 0 at its end. Not from where the last read ended: a signal handler may fork between
+/// two reads, and the child, which goes on here too, would move that for both.
+pub fn read_at(fd: usize, out: &mut [u8], offset: usize) -> SysResult {
     // SAFETY: the kernel writes at most `out.len()` bytes.
     unsafe {
         call6(
-            libc::SYS_read,
+            libc::SYS_pread64,
             fd,
             out.as_mut_ptr() as usize,
             out.len(),
-            0,
+            offset,
             0,
             0,
         )

@@ -10,7 +10,7 @@ mod thread;
 use core::ffi::c_void;
 
 pub use clock::{is_past, now_ns, thread_cpu_ns, unix_ns};
-pub use file::{close, open, read, read_own, write, write_if_wanted};
+pub use file::{close, open, read_at, read_own, write, write_if_wanted};
 #[cfg(cudasnap_pthread)]
 pub use pthread::start_thread;
 #[cfg(not(cudasnap_pthread))]

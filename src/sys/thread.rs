@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::{call6, close, open, read};
+use super::{call6, close, open, read_at};
 use crate::text::Text;
 
 /// Process id, asked of the kernel each time: after fork or vfork a remembered one lies.
@@ -72,7 +72,7 @@ pub fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
     write!(path, "/proc/self/task/{tid}/comm\0").ok()?;
     let file = open(path.as_bytes(), libc::O_RDONLY, 0).ok()?;
     let mut line = [0u8; 17];
-    let got = read(file, &mut line);
+    let got = read_at(file, &mut line, 0);
     close(file);
     // The line ends with a newline.
     let length = got.ok()?.checked_sub(1)?;
