@@ -76,6 +76,20 @@ pub fn now_ns() -> u64 {
     (kernel().now_ns)()
 }
 
+pub fn is_past(deadline_ns: u64) -> bool {
+    now_ns() > deadline_ns
+}
+
+/// The kernel of the models never says "again".
+pub fn again(mut call: impl FnMut() -> SysResult) -> SysResult {
+    call()
+}
+
+/// Not known: then a thread is taken for who its number says it is.
+pub fn name_of_thread(_tid: u32) -> Option<[u8; 16]> {
+    None
+}
+
 pub fn thread_cpu_ns() -> u64 {
     0
 }

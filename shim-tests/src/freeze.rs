@@ -105,19 +105,40 @@ impl Freeze {
 
 impl Drop for Freeze {
     fn drop(&mut self) {
-        for stopped in &self.stopped {
+        // The first thread last: of a process that was killed meanwhile its end is told only after all others'.
+        let (first, others): (Vec<_>, Vec<_>) =
+            self.stopped.iter().partition(|one| one.tid == self.pid);
+        for stopped in others.into_iter().chain(first) {
             if request(libc::PTRACE_DETACH, stopped.tid, stopped.signal).is_ok() {
                 continue;
             }
             // A step that failed in the middle has left its thread running.
-            let runs = request(libc::PTRACE_INTERRUPT, stopped.tid, 0).is_ok();
-            // A thread that was killed meanwhile is not released but waited for: its process cannot end before its tracer has
-            // seen that. The first thread is left to whoever waits for the process.
-            if runs || stopped.tid != self.pid {
+            let _ = request(libc::PTRACE_INTERRUPT, stopped.tid, 0);
+            if stopped.tid != self.pid {
+                // One that was killed is waited for: its process cannot end before its tracer has seen that.
                 let _ = wait_stop(stopped.tid);
-                let _ = request(libc::PTRACE_DETACH, stopped.tid, 0);
+            } else {
+                // The end of the first thread is left to whoever waits for the process.
+                wait_stop_or_end(self.pid);
             }
+            let _ = request(libc::PTRACE_DETACH, stopped.tid, 0);
         }
+    }
+}
+
+/// Waits until the first thread of a process has stopped or ended, without taking its end away.
+fn wait_stop_or_end(pid: i32) {
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+    while !is_dead(pid, pid) {
+        // SAFETY: all bits zero are a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `info` is valid for the call.
+        let waited = unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, options) };
+        // SAFETY: waitid has filled it in, or left it zero.
+        if waited != 0 || unsafe { info.si_pid() } == pid {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 

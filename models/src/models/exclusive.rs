@@ -44,7 +44,8 @@ fn compete(lie: bool) {
                 thread::spawn(move || {
                     for _ in 0..2 {
                         let place = Place::new();
-                        if let Some(guard) = value.try_use(tid, &place, |_, _| lie) {
+                        let guard = value.try_use(tid, &place, |_, _| lie);
+                        if let Some(guard) = guard {
                             guard.set(guard.get() + 1);
                             used.fetch_add(1, Ordering::Relaxed);
                         }
@@ -89,7 +90,8 @@ fn inherit() {
             move || {
                 let is_gone = |user: u32, _| user == 1 && gone.load(Ordering::Acquire) == 1;
                 let place = Place::new();
-                if let Some(guard) = value.try_use(tid, &place, is_gone) {
+                let guard = value.try_use(tid, &place, is_gone);
+                if let Some(guard) = guard {
                     guard.set(guard.get() + 1);
                     heirs.fetch_add(1, Ordering::Relaxed);
                 }

@@ -73,7 +73,7 @@ fn populate() {
             assert_eq!(prefault.bytes(), 2 * UNIT as u64);
         }
         helper.join().unwrap();
-        assert!(prefault.is_done() && !prefault.was_refused());
+        assert!(prefault.is_done() && prefault.refusal().is_none());
         assert!(units.iter().all(|unit| unit.get() == 1));
     });
 }
