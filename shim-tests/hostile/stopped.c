@@ -2,7 +2,7 @@
 #include "stopper.h"
 
 #define LENGTH (256 * MIB + 4096)
-#define TRIES 10
+#define TRIES 60
 
 static long address_space_before;
 

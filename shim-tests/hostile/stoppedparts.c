@@ -11,7 +11,7 @@ static long address_space_before;
 
 static unsigned char *request_and_stop(void)
 {
-    for (int try = 0; try < 20; try++) {
+    for (int try = 0; try < 100; try++) {
         unsigned char *buffer = request(LENGTH);
         if (order_now(STOP) > 0)
             return buffer;
