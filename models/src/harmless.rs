@@ -26,7 +26,13 @@ pub const LIST: &[Harmless] = &[
     },
     Harmless {
         file: "src/exclusive.rs",
-        line: "place.store(0, Ordering::Release);",
+        line: "self.place.store(0, Ordering::Release);",
+        kind: Kind::Weak,
+        why: "a hint for the same thread's signal handler, for whom the compiler must keep the order",
+    },
+    Harmless {
+        file: "src/exclusive.rs",
+        line: "mark.store(0, Ordering::Relaxed);\nself.owner.place.store(0, Ordering::Release);",
         kind: Kind::Weak,
         why: "a hint for the same thread's signal handler, for whom the compiler must keep the order",
     },

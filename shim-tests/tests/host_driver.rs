@@ -7,7 +7,6 @@
 //! that is protected after a first copy of the phase to or from it. Where there is a handler, the first copy is the caller's.
 
 use std::os::unix::process::ExitStatusExt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cudasnap_shim_tests::attack::{Attack, Outcome};
 use cudasnap_wire::Step;
@@ -304,17 +303,15 @@ fn number_from(variable: &str, default: u32) -> u32 {
     text.map_or(default, |text| text.parse().expect("a number"))
 }
 
-fn of_the_clock() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    since.subsec_nanos() % 100_000_000
-}
+/// The seed where none is given: a test that fails now and then is no test.
+const SEED: u32 = 1;
 
 /// Sequences in one process: a very busy machine takes ten seconds for each.
 const AT_ONCE: u32 = 6;
 
 /// Sequences of a driver's calls, with and without the shim, under these options.
 fn sequences(more_words: &str, options: &[(&str, &str)]) -> Vec<Outcome> {
-    let first = number_from("CUDASNAP_SEQUENCE_SEED", of_the_clock());
+    let first = number_from("CUDASNAP_SEQUENCE_SEED", SEED);
     let count = number_from("CUDASNAP_SEQUENCES", 48);
     println!("CUDASNAP_SEQUENCE_SEED={first} CUDASNAP_SEQUENCES={count}");
     let seeds = (first..first + count).step_by(AT_ONCE as usize);
