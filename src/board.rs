@@ -8,7 +8,7 @@
 //!
 //! The caller needs nobody: it claims what is free, waits for what has begun, and takes over what a dead thread began.
 
-use crate::copy::kernel::Copy;
+use crate::copy::kernel::{Copy, Flush};
 use crate::copy::plan::{Job, PARTS};
 use crate::sync::{constructor, words, AtomicU64, AtomicUsize, Ordering};
 
@@ -37,6 +37,7 @@ pub struct Claim {
     src: usize,
     len: usize,
     copy: usize,
+    flush: usize,
 }
 
 impl Claim {
@@ -50,6 +51,36 @@ impl Claim {
         // SAFETY: promised by the caller.
         unsafe { copy(self.dst as *mut u8, self.src as *const u8, self.len) };
     }
+
+    /// What is left to do with the part's source, which may be done after [`Board::finish`].
+    pub fn rest(&self) -> Option<Rest> {
+        (self.flush != 0).then_some(Rest {
+            flush: self.flush,
+            src: self.src,
+            len: self.len,
+        })
+    }
+}
+
+/// A part's source that is still in the caches.
+#[derive(Clone, Copy)]
+pub struct Rest {
+    flush: usize,
+    src: usize,
+    len: usize,
+}
+
+impl Rest {
+    /// Flushes it.
+    ///
+    /// # Safety
+    /// The source is still mapped.
+    pub unsafe fn flush(&self) {
+        // SAFETY: only `publish` stores this word, from a value of type `Flush`.
+        let flush = unsafe { core::mem::transmute::<usize, Flush>(self.flush) };
+        // SAFETY: promised by the caller.
+        unsafe { flush(self.src as *const u8, self.len) };
+    }
 }
 
 /// The board.
@@ -61,6 +92,8 @@ pub struct Board {
     part: AtomicUsize,
     count: AtomicUsize,
     copy: AtomicUsize,
+    /// 0 = nothing is left to do after a part.
+    flush: AtomicUsize,
     hint: AtomicUsize,
     parts: [AtomicU64; PARTS],
 }
@@ -77,6 +110,7 @@ impl Board {
                 part: AtomicUsize::new(0),
                 count: AtomicUsize::new(0),
                 copy: AtomicUsize::new(0),
+                flush: AtomicUsize::new(0),
                 hint: AtomicUsize::new(0),
                 parts: words![AtomicU64::new(DONE); PARTS],
             }
@@ -90,7 +124,14 @@ impl Board {
 
     /// Publishes a job of a copy from `src` to `dst` and returns its generation. All parts of the job before are done, and
     /// one thread publishes at a time.
-    pub fn publish(&self, dst: *mut u8, src: *const u8, job: &Job, copy: Copy) -> u64 {
+    pub fn publish(
+        &self,
+        dst: *mut u8,
+        src: *const u8,
+        job: &Job,
+        copy: Copy,
+        flush: Option<Flush>,
+    ) -> u64 {
         let generation = self.generation.load(Ordering::Relaxed) + 1;
         self.dst
             .store((dst as usize).wrapping_add(job.offset), Ordering::Relaxed);
@@ -100,6 +141,8 @@ impl Board {
         self.part.store(job.part, Ordering::Relaxed);
         self.count.store(job.parts, Ordering::Relaxed);
         self.copy.store(copy as usize, Ordering::Relaxed);
+        let flush = flush.map_or(0, |flush| flush as usize);
+        self.flush.store(flush, Ordering::Relaxed);
         self.hint.store(0, Ordering::Relaxed);
         for word in self.parts.iter().take(job.parts) {
             word.store(generation << 8 | FREE, Ordering::Release);
@@ -165,6 +208,7 @@ impl Board {
             src: self.src.load(Ordering::Relaxed).wrapping_add(begin),
             len,
             copy: self.copy.load(Ordering::Relaxed),
+            flush: self.flush.load(Ordering::Relaxed),
         };
         let word = self.parts.get(index)?;
         let (from, to) = (generation << 8 | from, generation << 8 | u64::from(me));
@@ -199,13 +243,13 @@ impl Board {
 mod tests {
     use super::*;
     use crate::copy::kernel::{choose, Isa};
-    use crate::copy::plan::jobs;
+    use crate::copy::plan::{jobs, PART};
 
     fn published(source: &[u8], target: &mut [u8]) -> (Board, Job, u64) {
         let board = Board::new();
-        let job = jobs(source.len(), 4).next().unwrap();
+        let job = jobs(source.len(), 4, PART).next().unwrap();
         let copy = choose(Isa::Portable, false).keep;
-        let generation = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy);
+        let generation = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy, None);
         (board, job, generation)
     }
 
@@ -235,7 +279,7 @@ mod tests {
             board.finish(&claim);
         }
         let copy = choose(Isa::Portable, false).keep;
-        let new = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy);
+        let new = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy, None);
         assert!(board.claim(old, 2).is_none());
         assert!((0..job.parts).all(|index| board.claim_free(index, old, 2).is_none()));
         assert!((0..job.parts).all(|index| board.look(index) == Part::Free));
@@ -255,7 +299,7 @@ mod tests {
         }
         assert!((0..PARTS).all(|index| board.look(index) == Part::Done));
         let copy = choose(Isa::Portable, false).keep;
-        let new = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy);
+        let new = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy, None);
         assert!(board.claim(old, 2).is_none() && board.claim(new, 2).is_some());
     }
 
@@ -299,9 +343,9 @@ mod tests {
             for round in 0..rounds {
                 let source: Vec<u8> = (0..len).map(|at| (at * 7 + round) as u8).collect();
                 let mut target = vec![0u8; len];
-                for job in jobs(len, 16) {
+                for job in jobs(len, 16, PART) {
                     let generation =
-                        board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy);
+                        board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy, None);
                     for index in 0..job.parts {
                         if let Some(claim) = board.claim_free(index, generation, CALLER) {
                             // SAFETY: both vectors are alive.

@@ -166,6 +166,16 @@ impl Libcuda {
         self.swap_in(holding, place.address, ours)
     }
 
+    /// Whether calls through a slot that stays libcuda's own come into the object `ours`: it points there, or will when it is
+    /// resolved, since a search finds `first`; or libcuda does not import the name.
+    pub fn leads_to(&self, slot: Slot, ours: &ObjectMemory, first: usize) -> bool {
+        let Some(place) = self.place(slot) else {
+            return true;
+        };
+        let value = slot_word(place.address).load(Ordering::Acquire) as usize;
+        ours.spans(value) || (self.memory.spans(value) && ours.spans(first))
+    }
+
     fn place(&self, slot: Slot) -> Option<SlotPlace> {
         let place = Image::parse(&self.memory, self.base)?.slot(slot.word())?;
         // A damaged table may point anywhere: no word of anybody else is ever written.

@@ -14,6 +14,10 @@ pub struct Started {
     pub next_mmap: Option<NextMmap>,
     /// The same for `mmap64`.
     pub next_mmap64: Option<NextMmap>,
+    /// What a library that looks for `mmap` finds: ours, unless another preload stands in front.
+    pub first_mmap: usize,
+    /// The same for `mmap64`.
+    pub first_mmap64: usize,
     /// `memcpy@GLIBC_2.2.5`, which libcuda imports; 0 where there is none. In glibc 2.36 it is a function of its own, neither
     /// the `memcpy` nor the `memmove` that our own imports are resolved to.
     pub old_memcpy: usize,
@@ -33,6 +37,8 @@ pub fn start() {
         config: config::read_environment(record::get()),
         next_mmap: find_next(c"mmap"),
         next_mmap64: find_next(c"mmap64"),
+        first_mmap: find_first(c"mmap"),
+        first_mmap64: find_first(c"mmap64"),
         old_memcpy: find_old_memcpy(),
     };
     let started = STARTED.get_or_init(started);
@@ -58,6 +64,11 @@ fn find_next(name: &core::ffi::CStr) -> Option<NextMmap> {
     // SAFETY: both symbols are functions of that type.
     (!address.is_null())
         .then(|| unsafe { core::mem::transmute::<*mut libc::c_void, NextMmap>(address) })
+}
+
+fn find_first(name: &core::ffi::CStr) -> usize {
+    // SAFETY: dlsym with a terminated name, from a constructor: the loader is done with this library.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }
 
 fn find_old_memcpy() -> usize {

@@ -9,6 +9,9 @@
 /// call has returned and they have seen a later store of this thread.
 pub type Copy = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 
+/// Flushes the cache lines of a range that is mapped; changes no value.
+pub type Flush = unsafe fn(from: *const u8, len: usize);
+
 /// Loops for one phase, chosen by what the CPU has now.
 #[derive(Clone, Copy)]
 pub struct Kernel {
@@ -16,6 +19,8 @@ pub struct Kernel {
     pub keep: Copy,
     /// Copies, and leaves no line of the source in any cache.
     pub flush: Copy,
+    /// What `keep` leaves undone of that; `None` where the CPU has no flush that is worth it.
+    pub rest: Option<Flush>,
 }
 
 /// An instruction set that a loop needs.
@@ -57,6 +62,7 @@ impl Kernel {
     pub const PORTABLE: Kernel = Kernel {
         keep: portable,
         flush: portable,
+        rest: None,
     };
 }
 
@@ -71,7 +77,7 @@ unsafe fn portable(dst: *mut u8, src: *const u8, len: usize) {
 
 #[cfg(all(target_arch = "x86_64", not(cudasnap_portable)))]
 mod x86 {
-    use super::{Isa, Kernel};
+    use super::{Copy, Flush, Isa, Kernel};
     use core::arch::x86_64::{
         __cpuid, __cpuid_count, __m128i, __m256i, __m512i, _mm256_loadu_si256, _mm256_stream_si256,
         _mm512_loadu_si512, _mm512_stream_si512, _mm_loadu_si128, _mm_sfence, _mm_stream_si128,
@@ -113,33 +119,24 @@ mod x86 {
     }
 
     pub fn choose(isa: Isa, clflushopt: bool) -> Kernel {
-        match (isa, clflushopt) {
-            (Isa::Avx512, true) => Kernel {
-                keep: avx512::<false>,
-                flush: avx512::<true>,
-            },
-            (Isa::Avx512, false) => Kernel {
-                keep: avx512::<false>,
-                flush: avx512::<false>,
-            },
-            (Isa::Avx2, true) => Kernel {
-                keep: avx2::<false>,
-                flush: avx2::<true>,
-            },
-            (Isa::Avx2, false) => Kernel {
-                keep: avx2::<false>,
-                flush: avx2::<false>,
-            },
-            (Isa::Sse2, true) => Kernel {
-                keep: sse2::<false>,
-                flush: sse2::<true>,
-            },
-            (Isa::Sse2, false) => Kernel {
-                keep: sse2::<false>,
-                flush: sse2::<false>,
-            },
-            (Isa::Portable, _) => Kernel::PORTABLE,
+        let (keep, flush): (Copy, Copy) = match isa {
+            Isa::Avx512 => (avx512::<false>, avx512::<true>),
+            Isa::Avx2 => (avx2::<false>, avx2::<true>),
+            Isa::Sse2 => (sse2::<false>, sse2::<true>),
+            Isa::Portable => return Kernel::PORTABLE,
+        };
+        Kernel {
+            keep,
+            flush: if clflushopt { flush } else { keep },
+            rest: clflushopt.then_some(flush_range as Flush),
         }
+    }
+
+    /// # Safety
+    /// As [`flush_lines`].
+    unsafe fn flush_range(from: *const u8, len: usize) {
+        // SAFETY: promised by the caller.
+        unsafe { flush_lines(from, len) };
     }
 
     /// Flushes every line that holds a byte of the range. `clflushopt` is encoded by hand: it has no intrinsic.

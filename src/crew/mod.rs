@@ -4,12 +4,15 @@
 //! touch no thread-local storage (they share the caller's) and cannot panic. The caller can finish every job alone; it
 //! waits only for a part that a live helper has begun. See docs/crew.md for the protocol and why no state is lost.
 
+mod flush;
 mod helper;
 
 use cudasnap_wire::End;
 
-use crate::board::{Board, Part, CALLER};
-use crate::copy::kernel::Copy;
+use flush::PutOff;
+
+use crate::board::{Board, Claim, Part, CALLER};
+use crate::copy::kernel::{Copy, Flush};
 use crate::copy::plan;
 use crate::prefault::Prefault;
 use crate::sync::{
@@ -37,6 +40,7 @@ pub struct Crew {
     board: Board,
     /// What to populate while there is nothing to copy.
     pub prefault: Prefault,
+    flushes: flush::Flushes,
     tids: [AtomicU32; HELPERS],
     born_ns: AtomicU64,
     /// End of the last copy; 0 = none in this phase yet.
@@ -63,6 +67,20 @@ pub enum First {
     Copy,
 }
 
+/// How a copy is made.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// How many threads its parts are cut for; with fewer than 2 the caller copies alone.
+    pub threads: usize,
+    /// Longest part.
+    pub part: usize,
+    /// The loop.
+    pub copy: Copy,
+    /// What is left to do with the source of a part, by its helper when it has reported the part: only where nobody can take the
+    /// source's pages away before [`Crew::wait_for_flushes`].
+    pub flush: Option<Flush>,
+}
+
 /// What came of recruiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recruited {
@@ -80,6 +98,7 @@ impl Crew {
                 epoch: AtomicU32::new(0),
                 board: Board::new(),
                 prefault: Prefault::new(),
+                flushes: flush::Flushes::new(),
                 tids: words![AtomicU32::new(0); HELPERS],
                 born_ns: AtomicU64::new(0),
                 last_copy_ns: AtomicU64::new(0),
@@ -101,6 +120,7 @@ impl Crew {
         let last_copy_ns = if first == First::Copy { now_ns } else { 0 };
         self.last_copy_ns.store(last_copy_ns, Ordering::Relaxed);
         self.copying.store(0, Ordering::Relaxed);
+        self.flushes.begin();
     }
 
     /// Starts helpers until `wanted` are alive. Their stacks are the [`STACKS`] bytes at `stacks`.
@@ -130,6 +150,7 @@ impl Crew {
             if tid.load(Ordering::Acquire) != 0 {
                 continue;
             }
+            self.flushes.clear(index);
             let top = stacks + (index + 1) * STACK;
             // SAFETY: the stack is the caller's promise; the tid word is static; the entry keeps the rules of helpers.
             let born =
@@ -159,31 +180,33 @@ impl Crew {
             tid.store(0, Ordering::Relaxed);
         }
         self.prefault.forget_threads();
+        self.flushes.forget();
     }
 
-    /// Copies with everybody who is there; all bytes are there when it returns. `threads` is how many the parts are cut
-    /// for. One thread calls this at a time.
+    /// Copies with everybody who is there; all bytes are there when it returns. One thread calls this at a time. Returns how many
+    /// parts had to be done again because a helper died.
     ///
     /// # Safety
-    /// Both ranges are valid for `len` bytes and do not overlap. Returns how many parts had to be done again because a
-    /// helper died.
-    pub unsafe fn copy(
-        &self,
-        dst: *mut u8,
-        src: *const u8,
-        len: usize,
-        threads: usize,
-        copy: Copy,
-    ) -> u32 {
+    /// Both ranges are valid for `len` bytes and do not overlap; [`Manner::flush`] is what it says.
+    pub unsafe fn copy(&self, dst: *mut u8, src: *const u8, len: usize, manner: &Manner) -> u32 {
         self.copy_began_ns.store(sys::now_ns(), Ordering::Relaxed);
         self.copying.store(1, Ordering::Release);
         let mut redone = 0;
-        if len < plan::ALONE_BELOW || threads < 2 {
+        if len < plan::ALONE_BELOW || manner.threads < 2 {
             // SAFETY: promised by the caller.
-            unsafe { copy(dst, src, len) };
+            unsafe { (manner.copy)(dst, src, len) };
+            if let Some(flush) = manner.flush {
+                // SAFETY: the same.
+                unsafe { flush(src, len) };
+            }
         } else {
-            for job in plan::jobs(len, threads) {
-                let generation = self.board.publish(dst, src, &job, copy);
+            if manner.flush.is_some() {
+                self.flushes.expect(src as usize, len);
+            }
+            for job in plan::jobs(len, manner.threads, manner.part) {
+                let generation = self
+                    .board
+                    .publish(dst, src, &job, manner.copy, manner.flush);
                 // SAFETY: promised by the caller; this job's parts are all done before the next is published.
                 redone += unsafe { self.finish_job(generation, job.parts) };
             }
@@ -215,8 +238,7 @@ impl Crew {
                 };
                 if let Some(claim) = claim {
                     // SAFETY: promised by the caller.
-                    unsafe { claim.copy() };
-                    self.board.finish(&claim);
+                    unsafe { self.copy_part(&claim, CALLER, &mut PutOff::new()) };
                 }
             }
         }
@@ -255,7 +277,7 @@ impl Crew {
         generation: u64,
         mark: u8,
         looks: &mut u32,
-    ) -> Option<crate::board::Claim> {
+    ) -> Option<Claim> {
         let helper = usize::from(mark).wrapping_sub(1);
         let tid = self.tids.get(helper)?;
         let id = tid.load(Ordering::Acquire);
@@ -280,13 +302,26 @@ impl Crew {
     /// A claim that succeeds proves that the job's caller still waits, hence that the ranges are valid.
     unsafe fn work(&self, generation: u64, mark: u8) -> bool {
         let mut any = false;
+        let mut put_off = PutOff::new();
         while let Some(claim) = self.board.claim(generation, mark) {
             // SAFETY: see above.
-            unsafe { claim.copy() };
-            self.board.finish(&claim);
+            unsafe { self.copy_part(&claim, mark, &mut put_off) };
             any = true;
         }
+        // SAFETY: nothing else was put off since.
+        unsafe { self.flush_put_off(mark, &put_off) };
         any
+    }
+
+    /// # Safety
+    /// The claimed ranges are valid.
+    unsafe fn copy_part(&self, claim: &Claim, mark: u8, put_off: &mut PutOff) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            claim.copy();
+            self.flush_or_put_off(claim, mark, put_off);
+        }
+        self.board.finish(claim);
     }
 
     /// Populates with the caller's own hands too, until every unit is done; for requests that must not be answered before. A
@@ -307,13 +342,17 @@ impl Crew {
     /// Waits until no helper is in the middle of a unit of prefault: its addresses are about to become somebody else's. As long
     /// as it takes, if somebody has stopped such a helper; it could not be woken later without harm.
     pub fn wait_for_prefault(&self) {
-        let lives = |(helper, tid): (usize, &AtomicU32)| {
-            let id = tid.load(Ordering::Acquire);
-            id != 0 && !is_gone(tid, id) && !is_another(helper, tid, id)
-        };
-        while self.prefault.is_busy() && self.tids.iter().enumerate().any(lives) {
+        while self.prefault.is_busy() && (0..HELPERS).any(|helper| self.lives(helper)) {
             sys::sched_yield();
         }
+    }
+
+    /// Whether a helper is not gone; asks the kernel.
+    fn lives(&self, helper: usize) -> bool {
+        self.tids.get(helper).is_some_and(|tid| {
+            let id = tid.load(Ordering::Acquire);
+            id != 0 && !is_gone(tid, id) && !is_another(helper, tid, id)
+        })
     }
 
     /// Forgets the units that dead helpers were in the middle of, when no helper lives. Only for who has the phase in hand:

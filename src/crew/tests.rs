@@ -45,6 +45,15 @@ fn kernel() -> Kernel {
     choose(isa, clflushopt)
 }
 
+fn manner(threads: usize, copy: crate::copy::kernel::Copy) -> Manner {
+    Manner {
+        threads,
+        part: plan::PART,
+        copy,
+        flush: None,
+    }
+}
+
 fn helpers_of_this_process() -> Vec<String> {
     let mut names = Vec::new();
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -87,7 +96,9 @@ fn copies_of_every_length_are_right_and_nobody_stays() {
         for copy in [kernel().keep, kernel().flush] {
             let mut target = vec![0u8; len];
             // SAFETY: both ranges are `len` bytes long.
-            let redone = unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, 4, copy) };
+            let redone = unsafe {
+                CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, &manner(4, copy))
+            };
             assert_eq!(redone, 0);
             assert!(target == source[..len], "{len}");
         }
@@ -95,6 +106,71 @@ fn copies_of_every_length_are_right_and_nobody_stays() {
     CREW.prefault.disarm();
     assert_eq!(CREW.dismiss(), 0);
     assert!(helpers_of_this_process().is_empty());
+}
+
+static STOPPED: AtomicU32 = AtomicU32::new(0);
+static FLUSHED: AtomicU32 = AtomicU32::new(0);
+
+/// A flush that takes as long as somebody keeps it stopped. The caller's own does not.
+unsafe fn slow_flush(_: *const u8, _: usize) {
+    if sys::gettid() != sys::getpid() && helpers_of_this_thread() {
+        while STOPPED.load(Ordering::Acquire) != 0 {
+            spin_loop();
+        }
+    }
+    FLUSHED.fetch_add(1, Ordering::AcqRel);
+}
+
+fn helpers_of_this_thread() -> bool {
+    let id = sys::gettid();
+    CREW.tids
+        .iter()
+        .any(|tid| tid.load(Ordering::Relaxed) & !NAMED == id)
+}
+
+#[test]
+fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
+    let phase = Phase::begin();
+    phase.recruit(2);
+    // No more parts than one helper can put off: with more it would flush one before it is reported, and never end here.
+    let source = vec![7u8; flush::PUT_OFF * plan::PART];
+    let mut target = vec![0u8; source.len()];
+    let manner = Manner {
+        flush: Some(slow_flush),
+        ..manner(3, kernel().keep)
+    };
+    let (start, len) = (source.as_ptr() as usize, source.len());
+    let mut outlived = false;
+    for round in 0..200 {
+        STOPPED.store(1, Ordering::Release);
+        FLUSHED.store(0, Ordering::Release);
+        target.fill(0);
+        // SAFETY: both vectors are as long as said, and live until the flushes are over.
+        unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, &manner) };
+        // Nobody has waited for a flush that cannot end.
+        assert!(target == source, "round {round}");
+        outlived |= CREW.is_flushing(start + 4096, 1);
+        assert!(!CREW.is_flushing(start + len, 1 << 20) && !CREW.is_flushing(start - 1, 1));
+        STOPPED.store(0, Ordering::Release);
+        CREW.wait_for_flushes(start, len);
+        assert!(!CREW.is_flushing(start, len));
+        assert_eq!(FLUSHED.load(Ordering::Acquire), flush::PUT_OFF as u32);
+        if outlived && round > 20 {
+            break;
+        }
+    }
+    assert!(outlived, "no helper has put a flush off");
+    assert_eq!(CREW.dismiss(), 0);
+}
+
+#[test]
+fn nobody_waits_for_the_flush_of_a_helper_that_is_dead() {
+    let _phase = Phase::begin();
+    CREW.flushes.expect(1 << 30, 4096);
+    CREW.flushes.by.fetch_or(1 << 5, Ordering::AcqRel);
+    assert!(CREW.is_flushing(1 << 30, 1));
+    CREW.wait_for_flushes(1 << 30, 1);
+    assert!(!CREW.is_flushing(1 << 30, 1));
 }
 
 #[test]
@@ -125,8 +201,7 @@ fn an_idle_crew_leaves_and_a_later_copy_recruits_anew() {
                 target.as_mut_ptr(),
                 source.as_ptr(),
                 source.len(),
-                3,
-                kernel().keep,
+                &manner(3, kernel().keep),
             )
         };
         assert!(target == source);

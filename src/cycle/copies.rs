@@ -4,14 +4,17 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 
-use crate::copy::plan::ALONE_BELOW;
+use crate::copy::plan::{ALONE_BELOW, PART, SHORT_PART};
 use crate::cpus::{self, Use};
-use crate::crew::{First, CREW};
+use crate::crew::{First, Manner, CREW};
 use crate::phase::{Opening, Phase};
 use crate::region::{self, Origin, Region};
 use crate::{config::Config, record, sys};
 
 use super::{Call, State};
+
+/// Longest copy that can be a staging buffer's; the driver's have 2 MiB. More would not be put off whole.
+const STAGING_MAX: usize = 8 << 20;
 
 /// A copy function of libc's form, without its result.
 pub type Next =
@@ -127,19 +130,46 @@ impl State {
             self.recruit();
         }
         let alone = self.faults.are_possible(chunk.other_side(), chunk.len);
-        let threads = if alone { 1 } else { self.threads as usize };
-        let loops = match chunk.direction {
-            Direction::Checkpoint => self.kernel.flush,
-            _ => self.kernel.keep,
-        };
-        // SAFETY: promised by the caller.
-        let redone = unsafe { CREW.copy(chunk.dst, chunk.src, chunk.len, threads, loops) };
+        let mut manner = self.manner(chunk);
+        if alone {
+            manner.threads = 1;
+        }
+        // SAFETY: promised by the caller; the source's pages are only taken away through calls that wait for flushes.
+        let redone = unsafe { CREW.copy(chunk.dst, chunk.src, chunk.len, &manner) };
         (0..redone).for_each(|_| record::step(Step::HelperDead));
         if alone {
             self.faults.none_in(chunk.other_side(), chunk.len);
         }
         if chunk.direction == Direction::Checkpoint {
             CREW.prefault.copied_up_to(chunk.offset() + chunk.len);
+        }
+    }
+
+    /// How to make a copy. Of a checkpoint no line of the source stays in a cache, or the GPU's next write there would wait for it;
+    /// the flush may come after the copy only where nobody can take the source away unseen.
+    fn manner(&mut self, chunk: &Chunk) -> Manner {
+        let threads = self.threads as usize;
+        if chunk.direction != Direction::Checkpoint {
+            return Manner {
+                threads,
+                part: PART,
+                copy: self.kernel.keep,
+                flush: None,
+            };
+        }
+        let staging = self.staging.comes_round(chunk.other_side(), chunk.len);
+        let later = self
+            .kernel
+            .rest
+            .filter(|_| staging && self.told_of_all && chunk.len <= STAGING_MAX);
+        Manner {
+            threads,
+            part: if self.from_kept { SHORT_PART } else { PART },
+            copy: match later {
+                Some(_) => self.kernel.keep,
+                None => self.kernel.flush,
+            },
+            flush: later,
         }
     }
 

@@ -4,11 +4,13 @@
 
 pub mod copies;
 mod faults;
+mod give_back;
 mod kept;
 mod memory;
 pub mod release;
 pub mod request;
 pub mod slots;
+mod staging;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,6 +25,7 @@ use crate::region::Region;
 use crate::{hollow, record, region, sys};
 
 use faults::Faults;
+use staging::Staging;
 
 /// Everything about the buffer that is in use, and the phase that goes on.
 pub struct State {
@@ -44,6 +47,10 @@ pub struct State {
     threads: u32,
     /// Where only the caller may copy in this phase.
     faults: Faults,
+    /// Whose lines may be flushed after the copy has returned.
+    staging: Staging,
+    /// Whatever takes addresses away in libcuda comes to us.
+    told_of_all: bool,
     /// The buffer's first byte was copied in this phase.
     start_copied: bool,
     /// The kernel refused a thread in this phase: no more are asked for.
@@ -87,6 +94,8 @@ impl State {
             kernel: Kernel::PORTABLE,
             threads: 1,
             faults: Faults::new(),
+            staging: Staging::new(),
+            told_of_all: false,
             start_copied: false,
             no_more_threads: false,
             foreign: false,
@@ -98,6 +107,7 @@ impl State {
         self.foreign = !record::text_is_ours();
         self.no_more_threads = false;
         self.faults = Faults::look();
+        self.staging = Staging::new();
         self.kernel = if self.foreign {
             record::step(Step::ForeignBuild);
             choose(Isa::Portable, false)

@@ -28,6 +28,7 @@ pub fn unmap(addr: usize, len: usize, config: &Config, entry: usize) -> Fate {
     if changes_nothing(addr, len) {
         return Fate::Pass;
     }
+    wait_for_flushes(addr, len);
     let Some(region) = region::overlapping(addr, len) else {
         return unmap_rest(addr, len, entry);
     };
@@ -66,6 +67,13 @@ pub fn unmap(addr: usize, len: usize, config: &Config, entry: usize) -> Fate {
 /// Whether the kernel refuses any such call on this range, or it covers nothing.
 fn changes_nothing(addr: usize, len: usize) -> bool {
     len == 0 || !addr.is_multiple_of(sys::page_size())
+}
+
+/// What is about to go away may be a staging buffer whose lines a helper still flushes. In a child of fork there is no helper.
+fn wait_for_flushes(addr: usize, len: usize) {
+    if CREW.is_flushing(addr, len) && super::is_about(sys::getpid()) {
+        CREW.wait_for_flushes(addr, len);
+    }
 }
 
 /// A part of a buffer, or more than one: the driver's own call, unless a helper that somebody stopped is about to touch some of
@@ -132,6 +140,7 @@ fn lose_while_busy(region: &Region) {
 
 /// The same after a panic, when the state means nothing any more.
 pub fn unmap_when_off(addr: usize, len: usize) -> Fate {
+    wait_for_flushes(addr, len);
     match region::overlapping(addr, len) {
         Some(region) if region.pid == sys::getpid() => unmap_while_busy(&region, addr, len),
         _ => Fate::Pass,
@@ -161,7 +170,7 @@ pub fn unmapped_by_driver(region: &Region, began_ns: u64, config: &Config) {
 
 /// Whether something of ours lies in a range besides the buffers that the driver holds.
 pub fn holds(addr: usize, len: usize) -> bool {
-    kept::overlaps(addr, len) || hollow::is_awaited(addr, len)
+    kept::overlaps(addr, len) || hollow::is_awaited(addr, len) || CREW.is_flushing(addr, len)
 }
 
 /// Whether advice may make a touch of the range a signal. What is not known may.
@@ -183,6 +192,7 @@ pub fn disturb(addr: usize, len: usize) {
     if changes_nothing(addr, len) || !super::is_about(pid) {
         return;
     }
+    wait_for_flushes(addr, len);
     let call = Call::here();
     if kept::overlaps(addr, len) {
         if let Some(mut state) = super::enter_soon(pid, &call) {
@@ -256,7 +266,7 @@ impl State {
         self.leave(region);
         let result = match memory {
             Some(memory) if config.keep => self.keep(memory, region.len, config.keep_max),
-            Some(memory) => hollow::dispose(&memory),
+            Some(memory) => self.give_back(&memory, config),
             None => Ok(0),
         };
         phase::unmapped(sys::now_ns().saturating_sub(began_ns));

@@ -6,7 +6,7 @@ use cudasnap_wire::{Slot, SlotState, Step};
 
 use crate::crew::CREW;
 use crate::got::{self, Libcuda, LIBCUDA};
-use crate::{hooks, record, region, sys};
+use crate::{hooks, own, record, region, startup, sys};
 
 use super::{Call, State};
 
@@ -17,6 +17,8 @@ pub(super) struct Slots {
     pub copies: bool,
     /// So do the calls that end a buffer.
     pub unmaps: bool,
+    /// So do libcuda's own maps, with which it replaces what lies at an address.
+    pub maps: bool,
 }
 
 /// Takes libcuda's slots. Copies are ours only when the end of the buffer will be told to us too.
@@ -40,7 +42,20 @@ pub(super) fn hold(libcuda: &Libcuda) -> Slots {
         let memmove = take(Slot::Memmove);
         memcpy == SlotState::Held || memmove == SlotState::Held
     };
-    Slots { copies, unmaps }
+    Slots {
+        copies,
+        unmaps,
+        maps: maps_come(libcuda),
+    }
+}
+
+/// Whether libcuda's calls of `mmap` reach the exported functions first: no other preload in front of us, no binding of its own.
+fn maps_come(libcuda: &Libcuda) -> bool {
+    startup::get().is_some_and(|started| {
+        let ours = own::memory();
+        libcuda.leads_to(Slot::Mmap, &ours, started.first_mmap)
+            && libcuda.leads_to(Slot::Mmap64, &ours, started.first_mmap64)
+    })
 }
 
 /// Puts libcuda's slots back, unless there is a buffer. While a helper lives that somebody stopped, those stay through which

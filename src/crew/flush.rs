@@ -1,0 +1,153 @@
+//! Flushes of the source that outlive their copies. A helper reports its part as done, the caller returns to the driver, and the
+//! lines are flushed while the GPU still fills the other staging buffer: that hides the flush (H200 host, 24 GiB, buffer kept: 51 us
+//! for a chunk with the flush inside, 25 without). A flush of a page that is gone is a SIGSEGV, so whoever is about to take pages away
+//! from such a source waits here first.
+
+use super::{Crew, HELPERS};
+use crate::board::{Claim, Rest, CALLER};
+use crate::sync::{constructor, spin_loop, AtomicU32, AtomicUsize, Ordering};
+use crate::sys;
+
+/// Sources that one helper can put off; a job has 64 parts for usually more than a dozen threads.
+pub(super) const PUT_OFF: usize = 8;
+
+/// Looks before a waiting caller offers its CPU: a flush of all that one helper may have put off takes some 50 us.
+const LOOKS: u32 = 4096;
+
+/// Who is at it, and where.
+pub(super) struct Flushes {
+    /// A bit per helper that has put some off.
+    pub(super) by: AtomicU32,
+    /// All sources of this phase lie from here ...
+    from: AtomicUsize,
+    /// ... to here.
+    to: AtomicUsize,
+}
+
+const _: () = assert!(HELPERS < 32);
+
+impl Flushes {
+    constructor! {
+        /// None.
+        pub fn new() -> Self {
+            Flushes {
+                by: AtomicU32::new(0),
+                from: AtomicUsize::new(usize::MAX),
+                to: AtomicUsize::new(0),
+            }
+        }
+    }
+
+    /// Sources of a new phase; those of helpers that are late are remembered.
+    pub fn begin(&self) {
+        if self.by.load(Ordering::Acquire) == 0 {
+            self.from.store(usize::MAX, Ordering::Relaxed);
+            self.to.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells where a job's source lies, before it is published.
+    pub fn expect(&self, src: usize, len: usize) {
+        self.from.fetch_min(src, Ordering::Relaxed);
+        self.to
+            .fetch_max(src.saturating_add(len), Ordering::Relaxed);
+    }
+
+    /// A helper is not, or no longer, at it.
+    pub fn clear(&self, helper: usize) {
+        self.by.fetch_and(!(1 << helper), Ordering::AcqRel);
+    }
+
+    /// Forgets helpers that fork did not bring along.
+    pub fn forget(&self) {
+        self.by.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a range takes a byte of a source that some helper may still flush.
+    fn touches(&self, addr: usize, len: usize) -> bool {
+        self.by.load(Ordering::Acquire) != 0
+            && addr < self.to.load(Ordering::Relaxed)
+            && self.from.load(Ordering::Relaxed) < addr.saturating_add(len)
+    }
+}
+
+/// What one thread has put off.
+pub(super) struct PutOff {
+    rests: [Option<Rest>; PUT_OFF],
+    count: usize,
+}
+
+impl PutOff {
+    pub const fn new() -> Self {
+        PutOff {
+            rests: [None; PUT_OFF],
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, rest: Rest) -> bool {
+        let place = self.rests.get_mut(self.count);
+        self.count += usize::from(place.is_some());
+        place.map(|place| *place = Some(rest)).is_some()
+    }
+}
+
+impl Crew {
+    /// Flushes a part's source, or puts that off. Before the part is reported: who sees it done must see that somebody is at it.
+    ///
+    /// # Safety
+    /// The claimed ranges are valid.
+    pub(super) unsafe fn flush_or_put_off(&self, claim: &Claim, mark: u8, put_off: &mut PutOff) {
+        let Some(rest) = claim.rest() else {
+            return;
+        };
+        // The caller returns to the driver when it is through.
+        if mark != CALLER && put_off.push(rest) {
+            self.flushes
+                .by
+                .fetch_or(1 << (mark - 1), Ordering::AcqRel);
+            return;
+        }
+        // SAFETY: promised by the caller.
+        unsafe { rest.flush() };
+    }
+
+    /// Does what was put off.
+    ///
+    /// # Safety
+    /// `put_off` is what [`Crew::flush_or_put_off`] was given for this mark since the last call.
+    pub(super) unsafe fn flush_put_off(&self, mark: u8, put_off: &PutOff) {
+        if put_off.count == 0 {
+            return;
+        }
+        for rest in put_off.rests.iter().flatten() {
+            // SAFETY: the source is mapped: who takes it away waits for this helper's bit.
+            unsafe { rest.flush() };
+        }
+        self.flushes.clear(usize::from(mark) - 1);
+    }
+
+    /// Whether somebody who takes a range away has to wait.
+    pub fn is_flushing(&self, addr: usize, len: usize) -> bool {
+        self.flushes.touches(addr, len)
+    }
+
+    /// Waits until no helper will flush a line of a range that is about to go away: some microseconds, or as long as somebody keeps
+    /// such a helper stopped.
+    pub fn wait_for_flushes(&self, addr: usize, len: usize) {
+        let mut looks = 0;
+        while self.flushes.touches(addr, len) {
+            looks += 1;
+            if looks < LOOKS {
+                spin_loop();
+                continue;
+            }
+            let by = self.flushes.by.load(Ordering::Acquire);
+            let at_it = (0..HELPERS).filter(|helper| by & 1 << helper != 0);
+            for helper in at_it.filter(|&helper| !self.lives(helper)) {
+                self.flushes.clear(helper);
+            }
+            sys::sched_yield();
+        }
+    }
+}
