@@ -35,8 +35,11 @@ pub struct State {
     number: u32,
     /// Mode that was latched when the buffer was requested.
     mode: Mode,
-    /// Whether `memory` held pages from the cycle before.
+    /// Whether `memory` held pages from the cycle before, or was reserved and found full.
     from_kept: bool,
+    /// Bytes of `memory` from its start on that were populated while it was reserved.
+    ready: usize,
+    /// What is kept or, with that option, reserved.
     kept: Option<Memory>,
     phase: Phase,
     kernel: Kernel,
@@ -82,6 +85,7 @@ impl State {
             number: 0,
             mode: Mode::On,
             from_kept: false,
+            ready: 0,
             kept: None,
             phase: Phase::new(),
             kernel: Kernel::PORTABLE,
@@ -132,7 +136,7 @@ impl State {
         }
     }
 
-    /// Takes a kept buffer out, to be given back.
+    /// Takes a kept or reserved buffer out, to be given back.
     fn take_kept(&mut self) -> Option<Memory> {
         let kept = self.kept.take();
         if kept.is_some() && self.current.is_none() {
@@ -141,7 +145,7 @@ impl State {
         kept
     }
 
-    /// Gives a kept buffer back.
+    /// Gives a kept or reserved buffer back.
     fn drop_kept(&mut self) {
         if let Some(memory) = self.take_kept() {
             kept::dispose(&memory);
