@@ -355,7 +355,7 @@ mod tests {
             assert!(ids.any(|names| names[0] == "PID"), "{name}");
             looked += 1;
         }
-        assert_eq!(looked, 10);
+        assert_eq!(looked, 11);
     }
 
     #[test]

@@ -130,10 +130,8 @@ mod tests {
             .unwrap();
         let mut there = vec![0u8; 512];
         // SAFETY: a byte for each page.
-        assert_eq!(
-            unsafe { libc::mincore(start as *mut _, length, there.as_mut_ptr()) },
-            0
-        );
+        let asked = unsafe { libc::mincore(start as *mut _, length, there.as_mut_ptr()) };
+        assert_eq!(asked, 0);
         assert!(there.iter().all(|byte| byte & 1 == 1));
         // SAFETY: inside the mapping.
         let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
