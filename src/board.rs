@@ -53,8 +53,8 @@ impl Claim {
     }
 
     /// What is left to do with the part's source, which may be done after [`Board::finish`].
-    pub fn rest(&self) -> Option<Rest> {
-        (self.flush != 0).then_some(Rest {
+    pub fn rest(&self) -> Option<Unflushed> {
+        (self.flush != 0).then_some(Unflushed {
             flush: self.flush,
             src: self.src,
             len: self.len,
@@ -64,13 +64,13 @@ impl Claim {
 
 /// A part's source that is still in the caches.
 #[derive(Clone, Copy)]
-pub struct Rest {
+pub struct Unflushed {
     flush: usize,
     src: usize,
     len: usize,
 }
 
-impl Rest {
+impl Unflushed {
     /// Flushes it.
     ///
     /// # Safety

@@ -81,6 +81,20 @@ pub fn map(
     })
 }
 
+/// Asks for pages of a mapping once more: what can be had may have changed since. The error is the step down that is left to take.
+pub fn ask_again(
+    memory: &mut Memory,
+    wanted: PageKind,
+    mut step: impl FnMut(Step),
+) -> Result<(), Step> {
+    let pages = ask_for_pages(memory.start, memory.mapped, wanted);
+    memory.pages = pages.map_err(|_| Step::LowMemory)?;
+    if memory.pages != wanted {
+        step(Step::NoHugePages);
+    }
+    Ok(())
+}
+
 /// Gives the advice about page sizes. An error means that the kernel has no memory to take it; any other refusal means base
 /// pages.
 fn ask_for_pages(start: usize, mapped: usize, wanted: PageKind) -> Result<PageKind, i32> {

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Mode, PageKind, Record, OPTIONS};
+use cudasnap_wire::{Mode, PageKind, Record, Rest, OPTIONS};
 
 /// Longest report path that is taken.
 pub const PATH_MAX: usize = 512;
@@ -20,7 +20,7 @@ pub struct Config {
     /// `CUDASNAP_PAGES`
     pub pages: PageKind,
     /// `CUDASNAP_BUFFER`
-    pub keep: bool,
+    pub buffer: Rest,
     /// `CUDASNAP_KEEP_MAX` in bytes, 0 = as long as the last buffer.
     pub keep_max: u64,
     /// `CUDASNAP_REPORT`, zero-terminated; the length excludes the zero, 0 = none.
@@ -36,7 +36,7 @@ impl Config {
             mode: Mode::On,
             threads: 0,
             pages: PageKind::Thp,
-            keep: false,
+            buffer: Rest::Fresh,
             keep_max: 0,
             report: ([0; PATH_MAX], 0),
             log: log::LevelFilter::Off,
@@ -52,7 +52,7 @@ impl Config {
                 &mut self.pages,
                 parse_word(value, &PageKind::ALL[..3], PageKind::word),
             ),
-            3 => set(&mut self.keep, parse_keep(value)),
+            3 => set(&mut self.buffer, parse_word(value, Rest::ALL, Rest::word)),
             4 => set(&mut self.keep_max, parse_size(value)),
             5 => set(&mut self.report, parse_path(value)),
             6 => set(&mut self.log, parse_level(value)),
@@ -82,14 +82,6 @@ fn parse_threads(value: &[u8]) -> Option<u32> {
     u32::try_from(number)
         .ok()
         .filter(|&threads| threads <= THREADS_MAX)
-}
-
-fn parse_keep(value: &[u8]) -> Option<bool> {
-    parse_word(
-        value,
-        &[false, true],
-        |keep| if keep { "keep" } else { "fresh" },
-    )
 }
 
 fn parse_size(value: &[u8]) -> Option<u64> {
@@ -173,7 +165,7 @@ fn publish(record: &Record, config: &Config) {
         options.mode.store(config.mode.number(), Relaxed);
         options.threads.store(config.threads, Relaxed);
         options.pages.store(config.pages.number(), Relaxed);
-        options.keep.store(config.keep.into(), Relaxed);
+        options.keep.store(config.buffer.number(), Relaxed);
         options.keep_max.store(config.keep_max, Relaxed);
         options.report_len.store(config.report.1 as u32, Relaxed);
         let level = match config.log {
@@ -226,7 +218,7 @@ mod tests {
         assert!(complaints.is_empty());
         let mut from_table = Config {
             threads: 9,
-            keep: true,
+            buffer: Rest::Keep,
             keep_max: 9,
             ..Config::new()
         };
@@ -256,8 +248,8 @@ mod tests {
         assert!(complaints.is_empty());
         assert_eq!(config.mode, Mode::Observe);
         assert_eq!(
-            (config.threads, config.pages, config.keep),
-            (5, PageKind::Hugetlb, true)
+            (config.threads, config.pages, config.buffer),
+            (5, PageKind::Hugetlb, Rest::Keep)
         );
         assert_eq!(config.keep_max, 3 << 30);
         assert_eq!(&config.report.0[..config.report.1], b"/tmp/x");
@@ -293,8 +285,8 @@ mod tests {
         ]);
         assert!(complaints.is_empty());
         assert_eq!(
-            (config.mode, config.keep, config.log),
-            (Mode::Off, true, log::LevelFilter::Info)
+            (config.mode, config.buffer, config.log),
+            (Mode::Off, Rest::Keep, log::LevelFilter::Info)
         );
     }
 
@@ -329,7 +321,7 @@ mod tests {
         prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..80),
             "[0-9]{1,22}[kKmMgGtT]?".prop_map(String::into_bytes),
-            "(on|observe|off|thp|4k|hugetlb|driver|fresh|keep|warn|info|DEBUG|Off)"
+            "(on|observe|off|thp|4k|hugetlb|driver|fresh|keep|Reserve|warn|info|DEBUG|Off)"
                 .prop_map(String::into_bytes),
             "/[a-z/]{0,600}".prop_map(String::into_bytes),
         ]

@@ -42,6 +42,7 @@ mod record;
 mod region;
 mod report;
 mod request;
+mod resident;
 mod room;
 mod startup;
 mod sync;

@@ -72,6 +72,8 @@ pub enum BufferState {
     Kept = 2,
     /// The driver's own mapping.
     Observed = 3,
+    /// Its addresses wait for the next checkpoint.
+    Reserved = 4,
 }
 
 /// Publishes the buffer.

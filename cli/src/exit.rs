@@ -15,6 +15,8 @@ pub enum Exit {
     SomeFailed,
     /// Refused before anything was touched: no room, no right, or it could not work.
     Refused,
+    /// `reserve`: stopped before all was done, with what was done in place; the same command goes on from there.
+    Stopped,
     /// `run`: the program was found but cannot be executed.
     NotExecutable,
     /// `run`: there is no such program.
@@ -32,6 +34,7 @@ impl Exit {
             Exit::Usage => 2,
             Exit::SomeFailed => 3,
             Exit::Refused => 4,
+            Exit::Stopped => 5,
             Exit::NotExecutable => 126,
             Exit::NotFound => 127,
             Exit::Signal(number) => 128u8.saturating_add(u8::try_from(number).unwrap_or(127)),
@@ -57,11 +60,15 @@ mod tests {
             Exit::Usage,
             Exit::SomeFailed,
             Exit::Refused,
+            Exit::Stopped,
             Exit::NotExecutable,
             Exit::NotFound,
             Exit::Signal(2),
             Exit::Signal(15),
         ];
-        assert_eq!(all.map(Exit::status), [0, 1, 2, 3, 4, 126, 127, 130, 143]);
+        assert_eq!(
+            all.map(Exit::status),
+            [0, 1, 2, 3, 4, 5, 126, 127, 130, 143]
+        );
     }
 }

@@ -14,7 +14,7 @@ use crate::grammar::Cli;
 use crate::{links, output, shim_library};
 
 /// Exit statuses, as the help text and the main man page list them.
-const STATUSES: [(&str, &str); 7] = [
+const STATUSES: [(&str, &str); 8] = [
     ("0", "everything asked for was done"),
     ("1", "the driver or the target process did not do it"),
     ("2", "the command line was not understood"),
@@ -22,6 +22,10 @@ const STATUSES: [(&str, &str); 7] = [
     (
         "4",
         "refused before anything was touched: no room, no right, or it could not work",
+    ),
+    (
+        "5",
+        "reserve: stopped before the memory was full; what came until then stays",
     ),
     (
         "126, 127",
@@ -39,7 +43,7 @@ const BASH_PIDS: &str = r#"
 _cudasnap_with_pids() {
     _cudasnap "$@"
     case "${COMP_WORDS[1]}" in
-        lock|checkpoint|restore|unlock|toggle|state|status|drop) ;;
+        lock|checkpoint|restore|unlock|toggle|state|status|drop|reserve) ;;
         mode|buffer) [[ "${COMP_CWORD}" -eq 2 ]] || return 0 ;;
         *) return 0 ;;
     esac
@@ -351,7 +355,7 @@ mod tests {
             assert!(ids.any(|names| names[0] == "PID"), "{name}");
             looked += 1;
         }
-        assert_eq!(looked, 10);
+        assert_eq!(looked, 11);
     }
 
     #[test]
@@ -416,6 +420,7 @@ mod tests {
             Exit::Usage,
             Exit::SomeFailed,
             Exit::Refused,
+            Exit::Stopped,
         ];
         assert_eq!(numbers, all.map(Exit::status));
         assert_eq!(

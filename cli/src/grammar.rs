@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{buffer, control, doctor, flow, generate, links, run, status};
+use crate::{buffer, control, doctor, flow, generate, links, reserve, run, status};
 
 /// Checkpoints and restores CUDA processes, runs them under the cudasnap library, shows what happened and looks inside.
 ///
@@ -42,8 +42,10 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Says what the library in a running process does with the next checkpoint
     Mode(control::ModeArgs),
-    /// Frees the buffer that a process keeps for its next checkpoint
+    /// Frees the buffer that a process keeps, or has reserved, for its next checkpoint
     Drop(control::DropArgs),
+    /// Fills the memory that a process has reserved for its next checkpoint
+    Reserve(reserve::Args),
     /// Makes a link named cuda-checkpoint to this program
     InstallLinks(links::Args),
     /// Prints completions for a shell
@@ -68,6 +70,7 @@ impl Command {
             Command::Doctor(args) => doctor::run(args),
             Command::Mode(args) => control::mode(args),
             Command::Drop(args) => control::drop(args),
+            Command::Reserve(args) => reserve::run(args),
             Command::InstallLinks(args) => links::run(args),
             Command::Completions(args) => generate::completions(args),
             Command::Man(args) => generate::man(args),

@@ -12,7 +12,7 @@
 //!   stdout and stderr. [`foreign_text`], [`foreign_file`]: what others wrote, made harmless; opened without waiting for a pipe.
 //!
 //! The commands: [`grammar`] is the whole command line; [`flow`] (lock, checkpoint, restore, unlock, toggle, state), [`run`],
-//! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`links`], [`generate`] (completions, man pages); [`dropin`]
+//! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`reserve`], [`links`], [`generate`] (completions, man pages); [`dropin`]
 //! is NVIDIA's `cuda-checkpoint` with the same flags, words and exit codes.
 //!
 //! Whatever comes out of another process is foreign: each offset is checked before use, and a process that ends in the middle
@@ -39,6 +39,7 @@ pub mod links;
 pub mod output;
 pub mod process;
 pub mod record;
+pub mod reserve;
 pub mod room;
 pub mod run;
 pub mod selection;

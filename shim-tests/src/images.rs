@@ -374,6 +374,17 @@ impl Image {
         image
     }
 
+    /// Bytes of all its files.
+    ///
+    /// # Panics
+    /// When they cannot be looked at.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let files = std::fs::read_dir(&self.folder).expect("the image");
+        let sizes = files.map(|file| file.and_then(|file| file.metadata()).expect("a file").len());
+        sizes.sum()
+    }
+
     /// Brings the process back, with more options for CRIU.
     ///
     /// # Panics

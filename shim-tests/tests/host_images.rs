@@ -259,6 +259,46 @@ mod criu {
         });
     }
 
+    /// Empty, a reserved range costs the image nothing; full, its zeros are dumped as data. Either way it comes back as it was.
+    #[test]
+    #[ignore = "needs CRIU"]
+    fn a_reserved_range_is_dropped_before_a_dump_or_dumped_as_zeros() {
+        let driver = SimDriver::build(false);
+        let folder = Folder::new();
+        let environment = [("CUDASNAP_BUFFER", "reserve")];
+        let mut subject = Subject::shimmed(&driver, &library(), &[SIZE], &environment);
+        let record = |subject: &mut Subject| subject.shim().unwrap().record();
+        let mut sizes = Vec::new();
+        for fill in [false, true] {
+            cycles_are_right(&mut subject, 1);
+            let before = record(&mut subject).buffer;
+            assert!(before.state.is("reserved"));
+            if fill {
+                let pid = subject.shim().unwrap().app.pid();
+                driver.does(&format!(
+                    "reserve {pid} --rate 0 --margin 32M --pressure 100"
+                ));
+            }
+            let image = subject.dump(&folder);
+            sizes.push(image.bytes());
+            image.bring_back(&[]);
+            subject.found_again();
+            assert_eq!(record(&mut subject).buffer, before);
+            cycles_are_right(&mut subject, 1);
+            let after = record(&mut subject);
+            assert_eq!(after.last("checkpoint").unwrap().kept, fill);
+            assert_eq!(after.buffer, before);
+        }
+        let buffer = record(&mut subject).buffer.length;
+        assert_eq!(subject.shim().unwrap().steps_but(&[]), []);
+        drop(subject);
+        let mut fresh = Subject::shimmed(&driver, &library(), &[SIZE], &[]);
+        cycles_are_right(&mut fresh, 1);
+        let without = fresh.dump(&folder).bytes();
+        assert!(sizes[0] < without + buffer / 10, "{sizes:?} {without}");
+        assert!(sizes[1] > without + buffer * 9 / 10, "{sizes:?} {without}");
+    }
+
     #[test]
     #[ignore = "needs CRIU"]
     fn a_kept_buffer_is_dropped_from_outside_after_the_dump() {

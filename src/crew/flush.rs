@@ -4,7 +4,7 @@
 //! from such a source waits here first.
 
 use super::{Crew, HELPERS};
-use crate::board::{Claim, Rest, CALLER};
+use crate::board::{Claim, Unflushed, CALLER};
 use crate::sync::{constructor, spin_loop, AtomicU32, AtomicUsize, Ordering};
 use crate::sys;
 
@@ -73,7 +73,7 @@ impl Flushes {
 
 /// What one thread has put off.
 pub(super) struct PutOff {
-    rests: [Option<Rest>; PUT_OFF],
+    rests: [Option<Unflushed>; PUT_OFF],
     count: usize,
 }
 
@@ -85,7 +85,7 @@ impl PutOff {
         }
     }
 
-    fn push(&mut self, rest: Rest) -> bool {
+    fn push(&mut self, rest: Unflushed) -> bool {
         let place = self.rests.get_mut(self.count);
         self.count += usize::from(place.is_some());
         place.map(|place| *place = Some(rest)).is_some()

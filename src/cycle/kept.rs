@@ -1,4 +1,4 @@
-//! Where the kept buffer lies, for calls that map over it: between its munmap and the next checkpoint its addresses are free to
+//! Where the kept or reserved buffer lies, for calls that map over it: between its munmap and the next checkpoint its addresses are free to
 //! the driver and to the program, and what they map there must neither be used as a buffer nor unmapped.
 
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -1,11 +1,11 @@
-//! Which memory a request is answered with: a kept buffer, the pool of 2 MiB pages, new memory; or none, for lack of room.
+//! Which memory a request is answered with: a kept or reserved buffer, the pool of 2 MiB pages, new memory; or none, for lack of room.
 
-use cudasnap_wire::{PageKind, Step};
+use cudasnap_wire::{PageKind, Rest, Step};
 
 use crate::buffer::{self, Memory};
 use crate::crew::CREW;
 use crate::prefault::How;
-use crate::{hollow, record, room};
+use crate::{hollow, record, resident, room};
 
 use super::kept;
 use super::request::Request;
@@ -16,8 +16,8 @@ impl State {
     pub(super) fn obtain(&mut self, request: &Request<'_>) -> Result<Memory, Step> {
         let len = request.args.len;
         self.from_kept = false;
+        self.ready = 0;
         if let Some(memory) = self.reuse_kept(request)? {
-            self.from_kept = true;
             return Ok(memory);
         }
         let tail = request.slots.unmaps;
@@ -31,7 +31,7 @@ impl State {
                 return Ok(memory);
             }
             record::step(Step::NoHugetlb);
-            wanted = PageKind::Thp;
+            wanted = pages_for_thp(wanted);
         }
         if !room::in_machine(mapped) {
             return Err(Step::LowMemory);
@@ -39,29 +39,61 @@ impl State {
         buffer::map(len, wanted, tail, record::step)
     }
 
-    /// The kept buffer, if it fits and there is room for what of it is not resident; else it is given back.
+    /// The kept or reserved buffer, if it fits and there is room for what of it is not resident; else it is given back.
     fn reuse_kept(&mut self, request: &Request<'_>) -> Result<Option<Memory>, Step> {
-        let Some(memory) = self.take_kept() else {
+        let Some(mut memory) = self.take_kept() else {
             return Ok(None);
         };
-        let len = request.args.len;
-        let fits = request.slots.unmaps && memory.fits(len) && kept::is_sound(&memory);
-        let missing = match request.config.keep_max {
-            0 => 0,
-            most => (len as u64).saturating_sub(most) as usize,
-        };
-        let has_room = missing == 0 || room::in_machine(missing);
-        if fits && has_room {
-            kept::forget();
-            buffer::trim(&memory, len as u64);
-            return Ok(Some(memory));
+        let fits = request.slots.unmaps && memory.fits(request.args.len) && kept::is_sound(&memory);
+        if !fits {
+            kept::dispose(&memory);
+            record::step(Step::KeptUnfit);
+            return Ok(None);
         }
-        kept::dispose(&memory);
-        if fits {
+        let missing = self.look_at_kept(&memory, request);
+        let has_room = missing == 0 || room::in_machine(missing);
+        if !has_room || self.renew(&mut memory, request).is_err() {
+            self.from_kept = false;
+            self.ready = 0;
+            kept::dispose(&memory);
             return Err(Step::LowMemory);
         }
-        record::step(Step::KeptUnfit);
-        Ok(None)
+        kept::forget();
+        buffer::trim(&memory, request.args.len as u64);
+        Ok(Some(memory))
+    }
+
+    /// Notes what of it is resident; the bytes that are not. What lies in a reserved buffer was not put there by us: the kernel is
+    /// asked.
+    fn look_at_kept(&mut self, memory: &Memory, request: &Request<'_>) -> usize {
+        let len = request.args.len;
+        if request.config.buffer == Rest::Reserve {
+            let resident = resident::of(memory.start, len);
+            self.ready = resident.from_start;
+            self.from_kept = resident.total >= len;
+            return len.saturating_sub(resident.total);
+        }
+        self.from_kept = true;
+        match request.config.keep_max {
+            0 => 0,
+            most => (len as u64).saturating_sub(most) as usize,
+        }
+    }
+
+    /// What is not resident of a reserved buffer is new memory: it gets what new memory would get now.
+    fn renew(&self, memory: &mut Memory, request: &Request<'_>) -> Result<(), Step> {
+        if request.config.buffer != Rest::Reserve || self.from_kept {
+            return Ok(());
+        }
+        buffer::ask_again(memory, pages_for_thp(request.config.pages), record::step)
+    }
+}
+
+/// The pages that are asked for where the pool of 2 MiB pages is not.
+pub(super) const fn pages_for_thp(wanted: PageKind) -> PageKind {
+    match wanted {
+        PageKind::Hugetlb => PageKind::Thp,
+        other => other,
     }
 }
 

@@ -38,8 +38,11 @@ pub struct State {
     number: u32,
     /// Mode that was latched when the buffer was requested.
     mode: Mode,
-    /// Whether `memory` held pages from the cycle before.
+    /// Whether `memory` held pages from the cycle before, or was reserved and found full.
     from_kept: bool,
+    /// Bytes of `memory` from its start on that were populated while it was reserved.
+    ready: usize,
+    /// What is kept or, with that option, reserved.
     kept: Option<Memory>,
     phase: Phase,
     kernel: Kernel,
@@ -89,6 +92,7 @@ impl State {
             number: 0,
             mode: Mode::On,
             from_kept: false,
+            ready: 0,
             kept: None,
             phase: Phase::new(),
             kernel: Kernel::PORTABLE,
@@ -142,7 +146,7 @@ impl State {
         }
     }
 
-    /// Takes a kept buffer out, to be given back.
+    /// Takes a kept or reserved buffer out, to be given back.
     fn take_kept(&mut self) -> Option<Memory> {
         let kept = self.kept.take();
         if kept.is_some() && self.current.is_none() {
@@ -151,7 +155,7 @@ impl State {
         kept
     }
 
-    /// Gives a kept buffer back.
+    /// Gives a kept or reserved buffer back.
     fn drop_kept(&mut self) {
         if let Some(memory) = self.take_kept() {
             kept::dispose(&memory);

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{End, PageKind, Step};
+use cudasnap_wire::{End, PageKind, Rest, Step};
 
 use crate::buffer::{self, Memory};
 use crate::config::Config;
@@ -11,7 +11,7 @@ use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::{hollow, phase, report, sys};
 
-use super::{kept, slots, Call, State};
+use super::{kept, memory, slots, Call, State};
 
 /// What to do with a call of libcuda that takes addresses away.
 pub enum Fate {
@@ -229,7 +229,7 @@ pub fn given_anew(addr: usize, len: usize) {
     }
 }
 
-/// Frees a kept buffer: the tool has asked for it, or the driver's own request is about to take its room.
+/// Frees a kept or reserved buffer: the tool has asked for it, or the driver's own request is about to take its room.
 pub fn drop_kept() {
     let pid = sys::getpid();
     let call = Call::here();
@@ -264,10 +264,11 @@ impl State {
         self.end_phase(End::Unmapped);
         let memory = self.memory;
         self.leave(region);
-        let result = match memory {
-            Some(memory) if config.keep => self.keep(memory, region.len, config.keep_max),
-            Some(memory) => self.give_back(&memory, config),
-            None => Ok(0),
+        let result = match (memory, config.buffer) {
+            (Some(memory), Rest::Keep) => self.keep(memory, region.len, config.keep_max),
+            (Some(memory), Rest::Reserve) => self.reserve(memory, region.len, config),
+            (Some(memory), Rest::Fresh) => self.give_back(&memory, config),
+            (None, _) => Ok(0),
         };
         phase::unmapped(sys::now_ns().saturating_sub(began_ns));
         report::write(config, self.number);
@@ -292,6 +293,26 @@ impl State {
         kept::note(&memory);
         self.kept = Some(memory);
         record::buffer(BufferState::Kept, memory.start, len, memory.mapped);
+        Ok(0)
+    }
+
+    /// Gives all pages back and keeps the addresses, for `cudasnap reserve` to populate. Never with hugetlb pages: they might not be
+    /// had again, and that is a SIGBUS.
+    fn reserve(&mut self, mut memory: Memory, len: usize, config: &Config) -> sys::SysResult {
+        if CREW.alive() > 0 || memory.pages == PageKind::Hugetlb {
+            return hollow::dispose(&memory);
+        }
+        let wanted = memory::pages_for_thp(config.pages);
+        // The advice now, since it is the tool that faults: prefault may have taken it back.
+        let ready = buffer::hollow(memory.start, memory.mapped)
+            && buffer::ask_again(&mut memory, wanted, |_| {}).is_ok();
+        if !ready {
+            record::step(Step::NotKept);
+            return hollow::dispose(&memory);
+        }
+        kept::note(&memory);
+        self.kept = Some(memory);
+        record::buffer(BufferState::Reserved, memory.start, len, memory.mapped);
         Ok(0)
     }
 

@@ -217,6 +217,7 @@ impl State {
         let limit = (self.threads * 10 / 16).max(1);
         CREW.prefault
             .arm(memory.start, request.args.len, memory.mapped, how, limit);
+        CREW.prefault.copied_up_to(self.ready);
     }
 
     fn open_checkpoint(&mut self, request: &Request<'_>, pages: PageKind) {

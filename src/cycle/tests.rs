@@ -12,8 +12,8 @@ use crate::config::Config;
 use crate::cycle::{release, request};
 use crate::got::Libcuda;
 use crate::request::MapArgs;
-use crate::{maps, startup};
-use cudasnap_wire::Direction;
+use crate::{maps, resident, startup};
+use cudasnap_wire::{Direction, Rest};
 
 type CopyCall = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 type UnmapCall = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
@@ -205,7 +205,7 @@ fn cpus_here() -> u32 {
 fn a_kept_buffer_is_given_again_and_dropped() {
     let _turn = turn();
     let config = Config {
-        keep: true,
+        buffer: Rest::Keep,
         ..Config::new()
     };
     let mut last: *mut u8 = std::ptr::null_mut();
@@ -219,6 +219,46 @@ fn a_kept_buffer_is_given_again_and_dropped() {
     assert_eq!(maps::writable(&[last as usize]), [true]);
     release::drop_kept();
     assert_eq!(maps::writable(&[last as usize]), [false]);
+}
+
+#[test]
+fn a_reserved_buffer_is_empty_until_somebody_populates_it() {
+    let _turn = turn();
+    let config = Config {
+        buffer: Rest::Reserve,
+        pages: cudasnap_wire::PageKind::Small,
+        ..Config::new()
+    };
+    let let_go = |buffer: *mut u8| {
+        let fate = release::unmap(buffer as usize, LEN, &config, 0);
+        assert!(matches!(fate, release::Fate::Done(Ok(0))));
+        assert_eq!(record::get().buffer.state.load(Relaxed), 4);
+        assert_eq!(resident::of(buffer as usize, LEN).total, 0);
+    };
+    let buffer = cycle(&config, 1, CHUNK);
+    let_go(buffer);
+    for part in [8 << 20, LEN, 0] {
+        // SAFETY: inside what the buffer's mapping still is.
+        (0..part)
+            .step_by(4096)
+            .for_each(|at| unsafe { buffer.add(at).write_volatile(0) });
+        assert_eq!(request(&config), buffer);
+        let phase = &record::get().current;
+        assert_eq!(phase.kept.load(Relaxed), u32::from(part == LEN));
+        // The copies populate what prefault has not come to.
+        while CREW.prefault.step(false) {}
+        wait_until_alone();
+        assert!(CREW.prefault.bytes() <= (LEN - part) as u64, "{part}");
+        assert!(CREW.prefault.bytes() > 0 || part == LEN);
+        let mut bytes = pattern(part + 3);
+        copies(Direction::Checkpoint, buffer, &mut bytes, CHUNK);
+        bytes.fill(0);
+        copies(Direction::Restore, buffer, &mut bytes, CHUNK);
+        assert!(bytes == pattern(part + 3));
+        let_go(buffer);
+    }
+    release::drop_kept();
+    assert_eq!(maps::writable(&[buffer as usize]), [false]);
 }
 
 #[test]

@@ -116,6 +116,16 @@ pub unsafe fn mmap(
     }
 }
 
+/// Tells for each page of a range whether it is in memory, in the lowest bit of a byte.
+pub fn mincore(start: usize, len: usize, into: &mut [u8]) -> SysResult {
+    if into.len() < len.div_ceil(page_size()) {
+        return Err(libc::EINVAL);
+    }
+    let vector = into.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes one byte per page, for which there is room.
+    unsafe { call6(libc::SYS_mincore, start, len, vector, 0, 0, 0) }
+}
+
 /// Changes what may be done with a range.
 ///
 /// # Safety

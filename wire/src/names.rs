@@ -55,6 +55,18 @@ numbered! {
 }
 
 numbered! {
+    /// What becomes of the buffer after a restore (`CUDASNAP_BUFFER`).
+    Rest {
+        /// All of it is given back.
+        Fresh = 0 => "fresh",
+        /// It is kept, contents included, for the next checkpoint.
+        Keep = 1 => "keep",
+        /// Its memory is given back, its addresses stay: `cudasnap reserve` fills them again.
+        Reserve = 2 => "reserve",
+    }
+}
+
+numbered! {
     /// Which way a phase copies.
     Direction {
         /// No phase.

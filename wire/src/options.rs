@@ -39,15 +39,15 @@ pub const OPTIONS: [OptionSpec; 7] = [
     },
     OptionSpec {
         name: "CUDASNAP_BUFFER",
-        values: "fresh, keep",
+        values: "fresh, keep, reserve",
         default: "fresh",
-        meaning: "give the buffer back after a restore, or keep it for the next checkpoint",
+        meaning: "give the buffer back after a restore; keep it for the next checkpoint; keep its addresses, for `cudasnap reserve` to fill",
     },
     OptionSpec {
         name: "CUDASNAP_KEEP_MAX",
         values: "bytes, with K, M, G or T; 0 = as long as the last buffer",
         default: "0",
-        meaning: "how much memory a kept buffer holds at most",
+        meaning: "how much memory a kept or reserved buffer holds at most",
     },
     OptionSpec {
         name: "CUDASNAP_REPORT",
@@ -75,11 +75,11 @@ pub struct Options {
     pub threads: AtomicU32,
     /// [`crate::PageKind`] asked for.
     pub pages: AtomicU32,
-    /// 0 = fresh, 1 = keep.
+    /// [`crate::Rest`].
     pub keep: AtomicU32,
     /// 0 off, 1 warn, 2 info, 3 debug.
     pub log: AtomicU32,
-    /// Bytes a kept buffer holds at most, 0 = as long as the last buffer.
+    /// Bytes a kept or reserved buffer holds at most, 0 = as long as the last buffer.
     pub keep_max: AtomicU64,
     /// Length of the report path; 0 = no report.
     pub report_len: AtomicU32,

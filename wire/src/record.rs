@@ -41,7 +41,7 @@ pub struct Phase {
     pub threads: AtomicU32,
     /// Which buffer of this process the phase belongs to, counted from 1.
     pub buffer: AtomicU32,
-    /// 1 when the buffer was one kept from the cycle before.
+    /// 1 when the buffer was one kept from the cycle before, or a reserved one that was found full.
     pub kept: AtomicU32,
     /// Bytes that the driver asked for: the copies of a whole phase cover exactly this.
     pub expected: AtomicU64,
@@ -112,13 +112,14 @@ impl Default for Phase {
     }
 }
 
-/// The buffer that lives now, or is kept.
+/// The buffer that lives now, or is kept or reserved.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Buffer {
     /// Consistency counter of this block.
     pub seq: Seq,
-    /// 0 none, 1 live (the driver holds it), 2 kept (the driver has unmapped it), 3 observed (the driver's own mapping).
+    /// 0 none, 1 live (the driver holds it), 2 kept (the driver has unmapped it), 3 observed (the driver's own mapping),
+    /// 4 reserved (the driver has unmapped it, and nothing of its contents is left: what is resident was populated since).
     pub state: AtomicU32,
     /// Address of the first byte.
     pub address: AtomicU64,
@@ -206,7 +207,7 @@ pub struct Record {
     pub mode: AtomicU32,
     /// Upper limit for threads that copy, 0 = none; read anew in each phase. Control word.
     pub thread_cap: AtomicU32,
-    /// Not 0: free a kept buffer at the next mmap; the shim sets it back to 0. Control word.
+    /// Not 0: free a kept or reserved buffer at the next mmap; the shim sets it back to 0. Control word.
     pub drop: AtomicU32,
     /// Process that ran the constructor.
     pub pid: AtomicU32,

@@ -1,4 +1,4 @@
-//! `cudasnap drop`: asks the library to free a kept buffer, and frees its pages at once where ptrace is allowed.
+//! `cudasnap drop`: asks the library to free a kept or reserved buffer, and frees its pages at once where ptrace is allowed.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::units;
 /// What was done for one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dropped {
-    /// State of the buffer before: only a `kept` one can be dropped.
+    /// State of the buffer before: only a `kept` or `reserved` one can be dropped.
     pub state: String,
     /// Bytes that the driver had asked for.
     pub length: u64,
@@ -29,19 +29,20 @@ impl Dropped {
     pub fn text(&self) -> String {
         let length = units::bytes(self.length);
         let freed = units::bytes(self.before.saturating_sub(self.after));
+        let kind = &self.state;
         match &self.not_at_once {
-            _ if self.state != "kept" => {
-                format!("no buffer is kept (state: {}), nothing to free", self.state)
+            _ if kind != "kept" && kind != "reserved" => {
+                format!("no buffer is kept (state: {kind}), nothing to free")
             }
             None if self.before == 0 => {
-                format!("the kept buffer of {length} holds no memory any more; its addresses go at the process's next mmap")
+                format!("the {kind} buffer of {length} holds no memory any more; its addresses go at the process's next mmap")
             }
-            None => format!("freed {freed} of a kept buffer of {length}"),
+            None => format!("freed {freed} of a {kind} buffer of {length}"),
             Some(why) if self.before > self.after => format!(
-                "freed {freed} of a kept buffer of {length}, the rest at the process's next mmap: {why}"
+                "freed {freed} of a {kind} buffer of {length}, the rest at the process's next mmap: {why}"
             ),
             Some(why) => format!(
-                "the kept buffer of {length} will be freed at the process's next mmap; not at once: {why}"
+                "the {kind} buffer of {length} will be freed at the process's next mmap; not at once: {why}"
             ),
         }
     }
@@ -62,7 +63,7 @@ pub fn kept_buffer(identity: &Identity) -> Result<Dropped, RecordError> {
         after: 0,
         not_at_once: None,
     };
-    if !buffer.state.is("kept") {
+    if !buffer.is_waiting() {
         return Ok(dropped);
     }
     let Some((start, end)) = buffer.range() else {
@@ -116,6 +117,7 @@ mod tests {
         for (dropped, text) in [
             (dropped("live", 0, 0, None), "no buffer is kept (state: live), nothing to free"),
             (dropped("kept", 1_000_000, 0, None), "freed 1.00 MB of a kept buffer of 1.00 MB"),
+            (dropped("reserved", 1_000_000, 0, None), "freed 1.00 MB of a reserved buffer of 1.00 MB"),
             (
                 dropped("kept", 0, 0, None),
                 "the kept buffer of 1.00 MB holds no memory any more; its addresses go at the process's next mmap",

@@ -1,4 +1,4 @@
-//! Frees the pages of a kept buffer from outside, at once: the process is stopped and one of its threads gives them back.
+//! Frees the pages of a kept or reserved buffer from outside, at once: the process is stopped and one of its threads gives them back.
 //!
 //! The addresses stay: the library in the process believes them to be its own until it unmaps them itself. A process is stopped
 //! for one slice at a time, so that a server stands still for milliseconds and not for the whole of a large buffer.
@@ -111,7 +111,7 @@ impl From<io::Error> for NotNow {
     }
 }
 
-/// Frees all pages of the kept buffer. Ends early, without an error, when the buffer is no longer kept: the process has freed
+/// Frees all pages of the kept or reserved buffer. Ends early, without an error, when the buffer is no longer kept: the process has freed
 /// it, or uses it again. `go_on` is asked before each part.
 ///
 /// # Errors
@@ -139,7 +139,7 @@ pub fn pages(
         let stopped = Stopped::within(target.pid(), LIMIT)?;
         // Every thread stands still: what the record says now holds until they go on.
         let now = record.read()?.buffer;
-        if !now.state.is("kept") || now.range() != Some(range) {
+        if !now.is_waiting() || now.range() != Some(range) {
             return Ok(());
         }
         look(identity, range)?;

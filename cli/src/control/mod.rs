@@ -74,7 +74,7 @@ pub struct ModeArgs {
 /// Arguments of `cudasnap drop`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Only a process that runs with CUDASNAP_BUFFER=keep keeps a buffer. Its next checkpoint makes a new one, \
+    after_help = "Only a process that runs with CUDASNAP_BUFFER=keep (or reserve) keeps a buffer (or its addresses). Its next checkpoint makes a new one, \
                         which takes longer. Where ptrace is allowed the memory is free when the command returns, and the process \
                         stands still for some milliseconds per GB; otherwise the process frees it at its next mmap."
 )]
@@ -103,9 +103,9 @@ struct ModeReport {
 
 /// Why nothing was done for a process: one sentence, and the status that it means.
 #[derive(Debug)]
-struct Refusal {
-    text: String,
-    exit: Exit,
+pub(crate) struct Refusal {
+    pub(crate) text: String,
+    pub(crate) exit: Exit,
 }
 
 /// Prints or sets the mode of the next checkpoint.
@@ -145,7 +145,7 @@ fn set_mode(identity: &Identity, args: &ModeArgs) -> Result<ModeReport, RecordEr
     let after = args
         .mode
         .map_or_else(|| before.clone(), |word| Mode::from(word).word().into());
-    let idle = view.buffer.state.is("none") || view.buffer.state.is("kept");
+    let idle = view.buffer.is_idle();
     Ok(ModeReport {
         schema: 1,
         status: Exit::Done.status(),
@@ -187,7 +187,7 @@ struct DropLine {
     dropped: drop::Dropped,
 }
 
-/// Frees the kept buffers of processes.
+/// Frees the kept and reserved buffers of processes.
 pub fn drop(args: &DropArgs) -> Exit {
     let (lines, refusals) = match args.processes.resolve() {
         Ok(processes) => drop_each(&processes),
@@ -242,14 +242,14 @@ fn drop_exit(done: usize, refusals: &[Refusal]) -> Exit {
     }
 }
 
-fn failed(error: &dyn Display) -> Refusal {
+pub(crate) fn failed(error: &dyn Display) -> Refusal {
     Refusal {
         text: error.to_string(),
         exit: Exit::Failed,
     }
 }
 
-fn not_selected(error: &SelectionError) -> Refusal {
+pub(crate) fn not_selected(error: &SelectionError) -> Refusal {
     let denied = matches!(error, SelectionError::NoCudaBelow { denied, .. } if *denied > 0);
     Refusal {
         text: error.to_string(),
@@ -258,7 +258,7 @@ fn not_selected(error: &SelectionError) -> Refusal {
 }
 
 /// Why there is no record to work on.
-fn refusal(pid: i32, error: &RecordError) -> Refusal {
+pub(crate) fn refusal(pid: i32, error: &RecordError) -> Refusal {
     if *error == RecordError::Memory(MemoryError::Denied) {
         return Refusal {
             text: rights::missing(pid).to_string(),

@@ -20,7 +20,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// The process's device memory as NVML tells it, less what a kept buffer holds already.
+    /// The process's device memory as NVML tells it, less what a kept or reserved buffer holds already.
     pub fn of(pid: i32, gpus: Option<&Gpus>, record: Option<&RecordView>) -> Self {
         let target = Target::new(pid);
         let used = gpus.and_then(|gpus| gpus.used_by(pid));
@@ -35,7 +35,7 @@ impl Need {
 fn held(target: Target, record: Option<&RecordView>) -> u64 {
     let kept = record
         .map(|record| &record.buffer)
-        .filter(|buffer| buffer.state.is("kept"));
+        .filter(|buffer| buffer.is_waiting());
     kept.and_then(|buffer| {
         let end = buffer.address.checked_add(buffer.mapped)?;
         Some(

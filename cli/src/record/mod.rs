@@ -87,7 +87,7 @@ pub enum Control {
     Mode(Mode),
     /// Upper limit for threads that copy; 0 = none.
     ThreadCap(u32),
-    /// Free a kept buffer at the next mmap.
+    /// Free a kept or reserved buffer at the next mmap.
     Drop,
 }
 
@@ -119,6 +119,16 @@ impl Located {
             .collect();
         images.sort_by_key(|(_, path)| !path.contains("cudasnap"));
         in_time(move || search(target, images))
+    }
+
+    /// A record that cannot be read.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        Located {
+            target: Target::new(1),
+            address: 0,
+            library: String::new(),
+        }
     }
 
     /// Path of the library as the process's mappings name it. It may lie in another mount namespace.

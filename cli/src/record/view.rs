@@ -127,7 +127,7 @@ impl PhaseView {
 /// The buffer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BufferView {
-    /// `none`, `live`, `kept` or `observed`.
+    /// `none`, `live`, `kept`, `observed` or `reserved`.
     pub state: Word,
     /// Address of the first byte.
     pub address: u64,
@@ -138,6 +138,16 @@ pub struct BufferView {
 }
 
 impl BufferView {
+    /// Whether it waits for the next checkpoint, and can be dropped.
+    pub fn is_waiting(&self) -> bool {
+        self.state.is("kept") || self.state.is("reserved")
+    }
+
+    /// Whether the driver has no buffer that the library knows of.
+    pub fn is_idle(&self) -> bool {
+        self.state.is("none") || self.is_waiting()
+    }
+
     /// First address, and first address after it; `None` when no buffer can lie there: it begins and ends at a page, and is at
     /// least as long as what the driver asked for.
     pub fn range(&self) -> Option<(u64, u64)> {
@@ -196,6 +206,8 @@ pub struct OptionsView {
     pub threads: u32,
     pub pages: Word,
     pub keep: bool,
+    /// Whether the addresses of the buffer are kept, and its memory is not.
+    pub reserve: bool,
     pub keep_max: u64,
     pub log: u32,
     pub report: bool,
@@ -294,7 +306,8 @@ fn options(options: &wire::Options) -> OptionsView {
         mode: mode(&options.mode),
         threads: options.threads.load(Relaxed),
         pages: pages(&options.pages),
-        keep: options.keep.load(Relaxed) != 0,
+        keep: options.keep.load(Relaxed) == wire::Rest::Keep.number(),
+        reserve: options.keep.load(Relaxed) == wire::Rest::Reserve.number(),
         keep_max: options.keep_max.load(Relaxed),
         log: options.log.load(Relaxed),
         report: options.report_len.load(Relaxed) != 0,
@@ -302,7 +315,7 @@ fn options(options: &wire::Options) -> OptionsView {
 }
 
 fn buffer(buffer: &wire::Buffer) -> BufferView {
-    const STATES: [&str; 4] = ["none", "live", "kept", "observed"];
+    const STATES: [&str; 5] = ["none", "live", "kept", "observed", "reserved"];
     BufferView {
         state: Word::new(&buffer.state, |number| STATES.get(number as usize).copied()),
         address: buffer.address.load(Relaxed),

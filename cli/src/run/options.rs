@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::ValueHint;
-use cudasnap_wire::{Mode, OptionSpec, PageKind, OPTIONS};
+use cudasnap_wire::{Mode, OptionSpec, PageKind, Rest, OPTIONS};
 
 use crate::shim_library;
 
@@ -14,7 +14,6 @@ use crate::shim_library;
 const PATH_MAX: usize = 512;
 /// Most threads that can be asked for.
 const THREADS_MAX: u64 = 32;
-const BUFFER: [&str; 2] = ["fresh", "keep"];
 const LEVELS: [&str; 4] = ["off", "warn", "info", "debug"];
 
 /// The library's options as arguments.
@@ -30,10 +29,10 @@ pub struct OptionArgs {
     /// CUDASNAP_PAGES: kind of page that the buffer asks for
     #[arg(long, value_name = "KIND", value_parser = words(pages()), ignore_case = true)]
     pages: Option<String>,
-    /// CUDASNAP_BUFFER: give the buffer back after a restore, or keep it for the next checkpoint
-    #[arg(long, value_name = "WHAT", value_parser = words(BUFFER.into_iter()), ignore_case = true)]
+    /// CUDASNAP_BUFFER: give the buffer back after a restore, keep it for the next checkpoint, or keep its addresses, for `cudasnap reserve`
+    #[arg(long, value_name = "WHAT", value_parser = words(rests()), ignore_case = true)]
     buffer: Option<String>,
-    /// CUDASNAP_KEEP_MAX: memory that a kept buffer holds at most, in bytes or with K, M, G, T; 0 is all of it
+    /// CUDASNAP_KEEP_MAX: memory that a kept or reserved buffer holds at most, in bytes or with K, M, G, T; 0 is all of it
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| understood("CUDASNAP_KEEP_MAX", text))]
     keep_max: Option<String>,
     /// CUDASNAP_REPORT: file to which one JSON line per phase is appended
@@ -77,6 +76,10 @@ fn pages() -> impl Iterator<Item = &'static str> {
         .map(|kind| kind.word())
 }
 
+fn rests() -> impl Iterator<Item = &'static str> {
+    Rest::ALL.iter().map(|rest| rest.word())
+}
+
 fn words(all: impl Iterator<Item = &'static str>) -> PossibleValuesParser {
     PossibleValuesParser::new(all)
 }
@@ -117,7 +120,7 @@ pub fn understands(name: &str, value: &[u8]) -> bool {
         "CUDASNAP" => is_one(Box::new(Mode::ALL.iter().map(|mode| mode.word()))),
         "CUDASNAP_THREADS" => number(value).is_some_and(|threads| threads <= THREADS_MAX),
         "CUDASNAP_PAGES" => is_one(Box::new(pages())),
-        "CUDASNAP_BUFFER" => is_one(Box::new(BUFFER.into_iter())),
+        "CUDASNAP_BUFFER" => is_one(Box::new(rests())),
         "CUDASNAP_KEEP_MAX" => size(value).is_some(),
         "CUDASNAP_REPORT" => value.first() == Some(&b'/') && value.len() < PATH_MAX,
         "CUDASNAP_LOG" => is_one(Box::new(LEVELS.into_iter())),
@@ -133,7 +136,8 @@ fn number(digits: &[u8]) -> Option<u64> {
         .then(|| text.parse().ok())?
 }
 
-fn size(value: &[u8]) -> Option<u64> {
+/// Bytes, with K, M, G or T for binary multiples.
+pub(crate) fn size(value: &[u8]) -> Option<u64> {
     let (last, before) = value.split_last()?;
     let (digits, shift) = match last.to_ascii_uppercase() {
         b'K' => (before, 10),
@@ -193,7 +197,7 @@ fn doubts(environment: &[(OsString, OsString)]) -> impl Iterator<Item = String> 
             .map(|(_, value)| value.as_os_str())
             .filter(|value| !value.is_empty())
     };
-    let keeps = value("CUDASNAP_BUFFER").is_some_and(|what| what.eq_ignore_ascii_case("keep"));
+    let keeps = value("CUDASNAP_BUFFER").is_some_and(|what| !what.eq_ignore_ascii_case("fresh"));
     let limit = value("CUDASNAP_KEEP_MAX").filter(|_| !keeps);
     let limit = limit.map(|_| {
         "a limit for the kept buffer is given, but no buffer is kept: add --buffer keep".into()

@@ -261,10 +261,14 @@ fn options(options: &OptionsView, record: &RecordView) -> String {
             value.to_string()
         }
     };
-    let keep = match (options.keep, options.keep_max) {
-        (false, _) => "fresh".into(),
-        (true, 0) => "keep".into(),
-        (true, most) => format!("keep, at most {}", units::bytes(most)),
+    let word = match (options.keep, options.reserve) {
+        (true, _) => "keep",
+        (_, true) => "reserve",
+        _ => "fresh",
+    };
+    let keep = match options.keep_max {
+        most if most > 0 && word != "fresh" => format!("{word}, at most {}", units::bytes(most)),
+        _ => word.into(),
     };
     let log = LOG
         .get(options.log as usize)
@@ -303,6 +307,9 @@ fn buffer(process: &Process, record: &RecordView) -> String {
     }
     if buffer.state.is("kept") {
         text += "; it holds what was in GPU memory; `cudasnap drop` frees it";
+    }
+    if buffer.state.is("reserved") {
+        text += "; it holds no contents; `cudasnap reserve` fills it, `cudasnap drop` frees it";
     }
     text
 }

@@ -243,7 +243,7 @@ fn knows_all(record: &RecordView, process: &Process) -> bool {
     !record.mode.is("off")
         && !rivals
         && !record.counters.steps.iter().any(|step| missed(step.name))
-        && (record.buffer.state.is("none") || record.buffer.state.is("kept"))
+        && record.buffer.is_idle()
 }
 
 fn activity(library: &Library) -> Activity {
