@@ -45,5 +45,12 @@ fn dispatch(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, dispatch);
+criterion_group! {
+    name = benches;
+    // Enough for a difference of a few per cent; all benches together take a minute or two.
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = dispatch
+}
 criterion_main!(benches);

@@ -44,5 +44,12 @@ fn prefault(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, prefault);
+criterion_group! {
+    name = benches;
+    // Enough for a difference of a few per cent; all benches together take a minute or two.
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = prefault
+}
 criterion_main!(benches);
