@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{criterion_group, criterion_main, Criterion};
-use cudasnap::bench::plan::jobs;
+use cudasnap::bench::cut;
 
 /// Lengths that the driver copies: a chunk, a page, the largest piece of host memory.
 const LENGTHS: [(&str, usize); 3] = [
@@ -18,15 +18,7 @@ fn planner(criterion: &mut Criterion) {
     for (name, len) in LENGTHS {
         for threads in [2, 16] {
             group.bench_function(format!("{name}/{threads}-threads"), |bencher| {
-                bencher.iter(|| {
-                    let mut last = (0, 0);
-                    for job in jobs(black_box(len), black_box(threads)) {
-                        for index in 0..job.parts {
-                            last = job.part(index).unwrap_or(last);
-                        }
-                    }
-                    last
-                });
+                bencher.iter(|| cut(black_box(len), black_box(threads)));
             });
         }
     }

@@ -1,12 +1,24 @@
 //! What the benches (`benches/`) measure of the library's inside. Nothing else uses it.
 
-pub use crate::copy::{kernel, plan};
+pub use crate::copy::kernel;
 pub use crate::prefault::{How, Prefault};
 
 use core::sync::atomic::AtomicU32;
 
+use crate::copy::plan;
 use crate::crew::{First, CREW, STACKS};
 use crate::sys;
+
+/// Cuts a copy as the crew does; the last part's offset and length.
+pub fn cut(len: usize, threads: usize) -> (usize, usize) {
+    let mut last = (0, 0);
+    for job in plan::jobs(len, threads) {
+        for index in 0..job.parts {
+            last = job.part(index).unwrap_or(last);
+        }
+    }
+    last
+}
 
 /// New anonymous memory, in huge pages where asked for and where the kernel grants them; unmapped on drop.
 #[derive(Debug)]
