@@ -16,6 +16,8 @@
 // Without the exports nothing calls most of it: the rlib for benches, and the tests of single modules.
 #![cfg_attr(any(test, not(feature = "preload")), allow(dead_code))]
 
+#[doc(hidden)]
+pub mod bench;
 mod board;
 mod buffer;
 mod caller;

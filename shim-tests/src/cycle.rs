@@ -8,7 +8,7 @@ use cudasnap_cli::process::observe::{threads, Holdings};
 use cudasnap_cli::process::target::{Mapping, MemoryError, Target};
 use cudasnap_cli::record::view::{PhaseView, RecordView};
 use cudasnap_cli::record::{Located, RecordError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::freeze::Freeze;
 use crate::leaks::HELPER;
@@ -39,6 +39,8 @@ pub enum CycleError {
     Record(RecordError),
     /// The process could not be frozen or released.
     Freeze(std::io::Error),
+    /// Others that should do a step at the same time did not come.
+    Meeting(String),
 }
 
 impl fmt::Display for CycleError {
@@ -55,6 +57,7 @@ impl fmt::Display for CycleError {
             CycleError::Memory(error) => write!(out, "{error}"),
             CycleError::Record(error) => write!(out, "record: {error}"),
             CycleError::Freeze(error) => write!(out, "freezing: {error}"),
+            CycleError::Meeting(text) => write!(out, "{text}"),
         }
     }
 }
@@ -86,7 +89,7 @@ impl From<std::io::Error> for CycleError {
 }
 
 /// Wall times of the steps, in seconds.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Times {
     /// Lock.
     pub lock: f64,
@@ -138,6 +141,17 @@ impl Cycle<'_> {
     /// # Errors
     /// The first step that fails ends it; the process then stays in the state in which that left it.
     pub fn run(&self) -> Result<Outcome, CycleError> {
+        self.run_meeting(&|_| Ok(()))
+    }
+
+    /// The same; before each of the two long steps it calls `meet`, which may wait for others.
+    ///
+    /// # Errors
+    /// As [`Cycle::run`]; what `meet` says.
+    pub fn run_meeting(
+        &self,
+        meet: &dyn Fn(&'static str) -> Result<(), String>,
+    ) -> Result<Outcome, CycleError> {
         self.expect("the start", State::Running)?;
         let before = private_bytes(&self.target().mappings()?);
         let lock = || self.driver.lock(self.pid, LOCK_TIMEOUT_MS);
@@ -151,6 +165,7 @@ impl Cycle<'_> {
             .collect();
         // Locking comes before freezing, in CRIU too: it needs the process's own threads.
         let mut world = World::new(self)?;
+        meet("checkpoint").map_err(CycleError::Meeting)?;
         let started = now();
         times.checkpoint = world.step(self, "checkpoint", State::Checkpointed, || {
             self.driver.checkpoint(self.pid)
@@ -159,6 +174,7 @@ impl Cycle<'_> {
         let checkpoint = self.phase("checkpoint", started)?;
         let checkpointed = Holdings::of(self.target())?;
         let strays = strays(&known, &checkpointed);
+        meet("restore").map_err(CycleError::Meeting)?;
         let started = now();
         times.restore = world.step(self, "restore", State::Locked, || {
             self.driver.restore(self.pid)

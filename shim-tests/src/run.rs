@@ -12,6 +12,8 @@ use serde::Serialize;
 use crate::cycle::{Cycle, Outcome};
 use crate::host::{Host, HostSpec};
 use crate::leaks::Growth;
+use crate::meet::Meet;
+use crate::split::{Split, Splits};
 
 /// What the shim is to do in an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -64,6 +66,11 @@ impl Arm {
         }
     }
 
+    /// Whether the driver's own loop copies: cycles take many times longer.
+    pub fn is_slow(self) -> bool {
+        !self.answers()
+    }
+
     fn answers(self) -> bool {
         matches!(self, Arm::Shim | Arm::Keep)
     }
@@ -80,6 +87,13 @@ pub struct Plan {
     pub arms: Vec<Arm>,
     /// Cycles per arm.
     pub cycles: u32,
+    /// Cycles per arm in which the driver's own loop copies.
+    pub slow_cycles: u32,
+    /// Whether contents are looked at only before the first and after the last cycle of an arm. They do not change in between,
+    /// unless `before_each` changes them: what any cycle spoils is seen at the end.
+    pub verify_last: bool,
+    /// Where other processes are met before each checkpoint and restore.
+    pub meet: Option<Meet>,
     /// Whether cycles run in a frozen world.
     pub frozen: bool,
     /// A line to ask the program before each cycle, so that its contents change (`rewrite`, `step`).
@@ -88,13 +102,25 @@ pub struct Plan {
     pub patience: Duration,
 }
 
+impl Plan {
+    fn cycles_of(&self, arm: Arm) -> u32 {
+        if arm.is_slow() {
+            self.slow_cycles
+        } else {
+            self.cycles
+        }
+    }
+}
+
 /// A cycle of an arm.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// What the cycle showed.
     pub outcome: Outcome,
-    /// Wrong words in the device memory afterwards.
-    pub wrong_words: u64,
+    /// Where the time of its calls went, as far as the shim recorded it.
+    pub split: Splits,
+    /// Wrong words in the device memory afterwards; `None` when it was not looked at.
+    pub wrong_words: Option<u64>,
     /// How the process's holdings changed since before its first cycle.
     pub growth: Growth,
 }
@@ -125,6 +151,10 @@ pub struct RunResult {
     pub cpus: usize,
     /// Whether the cycles ran in a frozen world.
     pub frozen: bool,
+    /// The program's arguments.
+    pub args: Vec<String>,
+    /// Environment variables that it was given.
+    pub env: Vec<(String, String)>,
     /// Bytes of the driver's buffer: what times are divided into.
     pub bytes: u64,
     /// Where `bytes` comes from: `record`, or `mappings` when no arm has a record.
@@ -154,11 +184,16 @@ pub fn run(driver: &Driver, plan: &Plan) -> Result<RunResult, String> {
     for arm in &plan.arms {
         arms.push(start(*arm, plan).map_err(|error| format!("{}: {error}", arm.name()))?);
     }
-    for _ in 0..plan.cycles {
+    for round in 0..plan.cycles.max(plan.slow_cycles) {
         for running in &mut arms {
             let name = running.arm.name();
+            let count = plan.cycles_of(running.arm);
+            if round >= count {
+                continue;
+            }
+            let verify = !plan.verify_last || round + 1 == count;
             running
-                .cycle(driver, plan)
+                .cycle(driver, plan, round, verify)
                 .map_err(|error| format!("{name}: {error}\n{}", running.host.stderr()))?;
         }
     }
@@ -198,7 +233,13 @@ fn start(arm: Arm, plan: &Plan) -> Result<Running, Box<dyn std::error::Error>> {
 }
 
 impl Running {
-    fn cycle(&mut self, driver: &Driver, plan: &Plan) -> Result<(), Box<dyn std::error::Error>> {
+    fn cycle(
+        &mut self,
+        driver: &Driver,
+        plan: &Plan,
+        round: u32,
+        verify: bool,
+    ) -> Result<(), Box<dyn std::error::Error>> {
         if let Some(line) = &plan.before_each {
             self.host.ask(line, plan.patience)?;
         }
@@ -209,11 +250,22 @@ impl Running {
             frozen: plan.frozen,
             limit: plan.patience,
         };
-        let outcome = cycle.run()?;
-        let wrong_words = self.host.wrong_words(plan.patience)?;
+        let name = self.arm.name();
+        let outcome = cycle.run_meeting(&|step| match &plan.meet {
+            Some(meet) => meet.wait(&format!("{name}-{round}-{step}")),
+            None => Ok(()),
+        })?;
+        let wrong_words = verify
+            .then(|| self.host.wrong_words(plan.patience))
+            .transpose()?;
         let after = Holdings::of(Target::new(self.host.pid()))?;
         let growth = Growth::between(&self.before, &after);
+        let split = |seconds, phase: &Option<_>| phase.as_ref().map(|it| Split::new(seconds, it));
         self.rows.push(Row {
+            split: Splits {
+                checkpoint: split(outcome.times.checkpoint, &outcome.checkpoint),
+                restore: split(outcome.times.restore, &outcome.restore),
+            },
             outcome,
             wrong_words,
             growth,
@@ -241,21 +293,32 @@ fn finish(driver: &Driver, plan: &Plan, running: Vec<Running>) -> RunResult {
     }
     problems.extend(judge(&arms));
     let (bytes, bytes_from) = buffer_bytes(&arms);
-    let verified = arms
-        .iter()
-        .all(|arm| !arm.rows.is_empty() && arm.rows.iter().all(|row| row.wrong_words == 0));
+    let verified = arms.iter().all(|arm| is_verified(&arm.rows));
     RunResult {
         device: driver.device_name(0).unwrap_or_default(),
         kernel_driver: kernel_driver_version(),
         cuda: driver.cuda_version().unwrap_or(0),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         frozen: plan.frozen,
+        args: plan
+            .host
+            .args
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        env: plan.host.env.clone(),
         bytes,
         bytes_from,
         arms,
         verified,
         problems,
     }
+}
+
+/// Whether nothing was ever wrong, and the last cycle was looked at.
+fn is_verified(rows: &[Row]) -> bool {
+    let last = rows.last().and_then(|row| row.wrong_words);
+    last == Some(0) && rows.iter().all(|row| row.wrong_words.unwrap_or(0) == 0)
 }
 
 /// The driver's LEN from a record, or else the largest growth of private memory.
@@ -284,7 +347,7 @@ fn judge(arms: &[ArmResult]) -> Vec<String> {
         for (number, row) in arm.rows.iter().enumerate() {
             let mut found = effect_problems(arm.arm, &row.outcome);
             if arm.arm != Arm::Stock {
-                let beside = stock.and_then(|stock| stock.rows.get(number));
+                let beside = stock.and_then(|stock| stock.rows.get(number).or(stock.rows.last()));
                 let kept = row.outcome.record.as_ref().map(|record| &record.buffer);
                 let kept = kept
                     .filter(|buffer| arm.arm == Arm::Keep && buffer.state.is("kept"))

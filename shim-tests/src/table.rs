@@ -120,8 +120,9 @@ fn rows(out: &mut String, result: &RunResult) -> std::fmt::Result {
     for arm in &result.arms {
         for (number, row) in arm.rows.iter().enumerate() {
             let contents = match row.wrong_words {
-                0 => "right".to_owned(),
-                wrong => format!("{wrong} WRONG WORDS"),
+                None => "not looked at".to_owned(),
+                Some(0) => "right".to_owned(),
+                Some(wrong) => format!("{wrong} WRONG WORDS"),
             };
             let cycle = (number + 1).to_string();
             line(

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use cudasnap_cli::driver::{kernel_driver_version, Driver};
 use cudasnap_shim_tests::host::HostSpec;
+use cudasnap_shim_tests::meet::Meet;
 use cudasnap_shim_tests::run::{run, Arm, Plan, RunResult};
 use cudasnap_shim_tests::table::{medians, ratios, render, summary};
 use serde_json::{json, Value};
@@ -28,6 +29,15 @@ struct Options {
     /// Cycles per arm.
     #[arg(long, default_value_t = 3)]
     cycles: u32,
+    /// Cycles per arm in which the driver's own loop copies (stock, observe, off); default: as many as the others.
+    #[arg(long)]
+    slow_cycles: Option<u32>,
+    /// Look at the contents only before the first and after the last cycle of an arm.
+    #[arg(long, conflicts_with = "before_each")]
+    verify_last: bool,
+    /// Meet other processes before each checkpoint and restore: FOLDER:COUNT.
+    #[arg(long)]
+    meet: Option<String>,
     /// Environment variable for the program, NAME=VALUE; may be repeated.
     #[arg(long, value_parser = variable)]
     env: Vec<(String, String)>,
@@ -101,14 +111,19 @@ fn measure(options: Options) -> Result<u8, String> {
     let mut host = HostSpec::new(words.next().unwrap_or_default(), words);
     host.env = options.env;
     let driver = Driver::load().map_err(|error| error.to_string())?;
+    let patience = Duration::from_secs(options.patience);
+    let meet = options.meet.map(|text| Meet::parse(&text, patience));
     let plan = Plan {
         host,
         shim,
         arms: options.arms,
         cycles: options.cycles,
+        slow_cycles: options.slow_cycles.unwrap_or(options.cycles),
+        verify_last: options.verify_last,
+        meet: meet.transpose()?,
         frozen: options.freeze,
         before_each: options.before_each,
-        patience: Duration::from_secs(options.patience),
+        patience,
     };
     let result = run(&driver, &plan)?;
     print!("{}", render(&result));

@@ -1,0 +1,65 @@
+//! The copy loops of every instruction set that this CPU has, with and without the flush of the source's lines: 2 MiB chunks in
+//! parts, source and target out of the caches, as they are when a GPU has written the source.
+
+use std::time::Duration;
+
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use cudasnap::bench::kernel::{choose, detect, Copy, Isa};
+use cudasnap::bench::Memory;
+
+const CHUNK: usize = 2 << 20;
+/// Source and target rings: longer than the caches, so that a chunk's lines are gone when its turn comes again.
+const RING: usize = 128 << 20;
+const PARTS: [usize; 3] = [32 << 10, 64 << 10, 128 << 10];
+
+/// What this CPU can run, best first, and libc's as a reference.
+fn loops() -> Vec<(String, Copy)> {
+    let (best, clflushopt) = detect();
+    let order = [Isa::Avx512, Isa::Avx2, Isa::Sse2];
+    let mut all: Vec<(String, Copy)> = Vec::new();
+    for isa in order.into_iter().skip_while(|isa| *isa != best) {
+        let kernel = choose(isa, clflushopt);
+        all.push((format!("{isa:?}").to_lowercase(), kernel.keep));
+        if clflushopt {
+            all.push((format!("{isa:?}-flush").to_lowercase(), kernel.flush));
+        }
+    }
+    all.push(("libc".into(), choose(Isa::Portable, false).keep));
+    all
+}
+
+fn kernels(criterion: &mut Criterion) {
+    let (source, target) = (Memory::new(RING, true), Memory::new(RING, true));
+    for memory in [&source, &target] {
+        // SAFETY: the whole of a writable mapping.
+        unsafe { std::ptr::write_bytes(memory.start() as *mut u8, 1, RING) };
+    }
+    let mut group = criterion.benchmark_group("kernels");
+    group.throughput(Throughput::Bytes(CHUNK as u64));
+    for (name, copy) in loops() {
+        for part in PARTS {
+            let mut chunk = 0;
+            group.bench_function(format!("{name}/{}KiB", part >> 10), |bencher| {
+                bencher.iter(|| {
+                    chunk = (chunk + CHUNK) % RING;
+                    for at in (chunk..chunk + CHUNK).step_by(part) {
+                        let (to, from) = (target.start() + at, source.start() + at);
+                        // SAFETY: inside the rings, which do not overlap; the loop is one that this CPU has.
+                        unsafe { copy(to as *mut u8, from as *const u8, part) };
+                    }
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    // Enough for a difference of a few per cent; all benches together take a minute or two.
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = kernels
+}
+criterion_main!(benches);

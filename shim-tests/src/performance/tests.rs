@@ -1,0 +1,122 @@
+use super::data::{Call, Measured};
+use super::reach::{pick, rows};
+use super::*;
+use serde_json::{json, Value};
+
+fn split(call: f64, kept: bool) -> Value {
+    json!({"call": call, "mmap": 0.1, "first_copy": 0.0, "copying": call - 0.3, "waiting": 0.1, "ending": 0.0, "munmap": 0.0,
+        "rest": 0.1, "prefault": 0.2, "copy_loop": call - 0.2, "bytes": 20_000_000_000u64, "kept": kept, "threads": 4})
+}
+
+fn row(checkpoint: f64, restore: f64, kept: bool) -> Value {
+    json!({"outcome": {"times": {"lock": 0.0, "checkpoint": checkpoint, "restore": restore, "unlock": 0.0}},
+        "split": {"checkpoint": split(checkpoint, kept), "restore": split(restore, kept)}})
+}
+
+fn run(arms: &[(&str, Vec<Value>)]) -> Value {
+    let arms: Vec<Value> = arms
+        .iter()
+        .map(|(arm, rows)| json!({"arm": arm, "rows": rows}))
+        .collect();
+    json!({"bytes": 20_000_000_000u64, "verified": true, "problems": [], "arms": arms})
+}
+
+fn step(result: Value) -> Value {
+    json!({"status": 0, "seconds": 1, "skipped": "", "result": result})
+}
+
+fn pinned(rate: f64) -> Value {
+    step(
+        json!({"host_to_device_gbs": {"best": 99.0, "median": rate}, "device_to_host_gbs": {"best": 99.0, "median": rate}}),
+    )
+}
+
+/// P is 50 GB/s: 20 GB take 0.4 s.
+fn measured() -> Measured {
+    let part = json!({"part": "table", "device": "D", "machine": "M", "steps": {
+        "pinned-before": pinned(49.0), "pinned-after": pinned(51.0),
+        "size-24576": step(run(&[("stock", vec![row(10.0, 4.0, false)]), ("shim", vec![row(1.0, 0.5, false), row(0.8, 0.6, false), row(0.5, 0.8, false)])])),
+        "keep-24576": step(run(&[("keep", vec![row(2.0, 1.0, false), row(0.5, 0.5, true)])])),
+        "alone-0": step(run(&[("shim", vec![row(1.0, 1.0, false)])])),
+        "both-0": step(run(&[("shim", vec![row(1.25, 2.0, false)])])),
+        "bare-1": step(run(&[("stock", vec![row(0.5, 0.25, false)]), ("shim", vec![row(0.25, 0.2, false)])])),
+        "4k-24576": {"status": null, "seconds": 0, "skipped": "no room"},
+    }});
+    Measured {
+        parts: vec![serde_json::from_value(part).unwrap()],
+    }
+}
+
+#[test]
+fn ratios_are_against_the_pinned_rate_of_the_same_part() {
+    let rows = rows(&measured()).unwrap();
+    let of = |what: &str| {
+        let mut found = rows.iter().filter(|row| row.what.starts_with(what));
+        found
+            .find_map(|row| row.measured)
+            .map(|spread| (spread.median * 1000.0).round() / 1000.0)
+    };
+    assert_eq!(of("checkpoint end to end, fresh"), Some(0.5));
+    assert_eq!(of("restore end to end"), Some(0.667));
+    // Only the cycle whose buffer was kept counts: 0.4 s of 0.5; its loop took 0.3 s.
+    assert_eq!(of("checkpoint end to end, kept"), Some(0.8));
+    assert_eq!(of("copy loop, checkpoint"), Some(1.333));
+    let two: Vec<_> = rows
+        .iter()
+        .filter(|row| row.what.starts_with("two"))
+        .collect();
+    assert!((two[0].measured.unwrap().median - 0.8).abs() < 1e-9);
+    assert!((two[1].measured.unwrap().median - 0.5).abs() < 1e-9);
+    assert_eq!(of("hosts without THP"), None);
+    assert_eq!(of("the driver's loop"), None);
+}
+
+#[test]
+fn the_wanted_size_is_taken_or_else_the_largest() {
+    let runs = || measured().runs("size").unwrap();
+    assert_eq!(pick(runs(), 24576).unwrap().0, 24576);
+    assert_eq!(pick(runs(), 48).unwrap().0, 24576);
+    assert!(pick(measured().runs("4k").unwrap(), 48).is_none());
+    assert!((runs()[&24576].least(Call::Restore) - 0.4).abs() < 1e-9);
+}
+
+#[test]
+fn tables_say_what_was_not_measured_and_what_failed() {
+    let text = markdown(&measured()).unwrap();
+    assert!(
+        text.contains("| hosts without THP (4 KiB pages), fresh checkpoint | - | not measured |"),
+        "{text}"
+    );
+    assert!(text.contains("- 4k-24576: skipped: no room"), "{text}");
+    assert!(
+        text.contains("| shim | 0.250 (0.250-0.250) | 0.50 | 0.200 (0.200-0.200) | 0.80 |"),
+        "{text}"
+    );
+    let document = format!("frame\n{BEGIN}\nold\n{END}\nend\n");
+    let filled = fill(&document, "new").unwrap();
+    assert_eq!(filled, format!("frame\n{BEGIN}\n\nnew\n{END}\nend\n"));
+    assert!(fill("no marks", "new").is_err());
+}
+
+#[test]
+fn merged_files_are_read_like_their_parts() {
+    let folder = std::env::temp_dir().join(format!("cudasnap-performance-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (part, merged) = (folder.join("part.json"), folder.join("merged.json"));
+    std::fs::write(&part, serde_json::to_string(&measured().parts[0]).unwrap()).unwrap();
+    std::fs::write(&merged, serde_json::to_string(&measured()).unwrap()).unwrap();
+    let text = |files: &[&std::path::Path]| markdown(&Measured::load(files).unwrap()).unwrap();
+    assert_eq!(text(&[&part]), text(&[&merged]));
+    plot_sizes(&measured(), &folder.join("size.svg")).unwrap();
+    plot_splits(&measured(), &folder.join("split.svg")).unwrap();
+    for plot in ["size.svg", "split.svg"] {
+        let svg = std::fs::read_to_string(folder.join(plot)).unwrap();
+        assert!(
+            svg.contains("prefers-color-scheme") && svg.contains("seconds"),
+            "{plot}"
+        );
+    }
+    std::fs::write(&part, "{}").unwrap();
+    assert!(Measured::load(&[&part]).unwrap_err().contains("part.json"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
