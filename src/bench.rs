@@ -6,13 +6,13 @@ pub use crate::prefault::{How, Prefault};
 use core::sync::atomic::AtomicU32;
 
 use crate::copy::plan;
-use crate::crew::{First, CREW, STACKS};
+use crate::crew::{First, Manner, CREW, STACKS};
 use crate::sys;
 
 /// Cuts a copy as the crew does; the last part's offset and length.
 pub fn cut(len: usize, threads: usize) -> (usize, usize) {
     let mut last = (0, 0);
-    for job in plan::jobs(len, threads) {
+    for job in plan::jobs(len, threads, plan::PART) {
         for index in 0..job.parts {
             last = job.part(index).unwrap_or(last);
         }
@@ -126,9 +126,14 @@ impl Crew {
     /// # Safety
     /// Both ranges are valid for `len` bytes and do not overlap, as far as `copy` touches them.
     pub unsafe fn copy(&self, dst: *mut u8, src: *const u8, len: usize, copy: kernel::Copy) {
-        let threads = self.helpers as usize + 1;
+        let manner = Manner {
+            threads: self.helpers as usize + 1,
+            part: plan::PART,
+            copy,
+            flush: None,
+        };
         // SAFETY: promised by the caller.
-        unsafe { CREW.copy(dst, src, len, threads, copy) };
+        unsafe { CREW.copy(dst, src, len, &manner) };
     }
 }
 

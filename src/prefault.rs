@@ -58,6 +58,12 @@ pub struct Prefault {
     advised: AtomicUsize,
 }
 
+impl Default for Prefault {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Prefault {
     constructor! {
         /// Nothing to do.

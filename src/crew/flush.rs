@@ -103,9 +103,7 @@ impl Crew {
         };
         // The caller returns to the driver when it is through.
         if mark != CALLER && put_off.push(rest) {
-            self.flushes
-                .by
-                .fetch_or(1 << (mark - 1), Ordering::AcqRel);
+            self.flushes.by.fetch_or(1 << (mark - 1), Ordering::AcqRel);
             return;
         }
         // SAFETY: promised by the caller.

@@ -271,13 +271,7 @@ impl Crew {
     }
 
     /// One wait for a part that a helper has begun; the claim to it when that helper is dead.
-    fn wait_for(
-        &self,
-        index: usize,
-        generation: u64,
-        mark: u8,
-        looks: &mut u32,
-    ) -> Option<Claim> {
+    fn wait_for(&self, index: usize, generation: u64, mark: u8, looks: &mut u32) -> Option<Claim> {
         let helper = usize::from(mark).wrapping_sub(1);
         let tid = self.tids.get(helper)?;
         let id = tid.load(Ordering::Acquire);

@@ -96,9 +96,8 @@ fn copies_of_every_length_are_right_and_nobody_stays() {
         for copy in [kernel().keep, kernel().flush] {
             let mut target = vec![0u8; len];
             // SAFETY: both ranges are `len` bytes long.
-            let redone = unsafe {
-                CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, &manner(4, copy))
-            };
+            let redone =
+                unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, &manner(4, copy)) };
             assert_eq!(redone, 0);
             assert!(target == source[..len], "{len}");
         }

@@ -24,6 +24,12 @@ static LEFT: AtomicU32 = AtomicU32::new(0);
 impl State {
     /// Unmaps a buffer that the driver has let go.
     pub(super) fn give_back(&mut self, memory: &Memory, config: &Config) -> sys::SysResult {
+        self.free_if_large(memory, config);
+        hollow::dispose(memory)
+    }
+
+    /// Frees the pages of a large buffer; what is small, or cannot be done so, is left to the call that follows.
+    pub(super) fn free_if_large(&mut self, memory: &Memory, config: &Config) {
         let large = match memory.pages {
             PageKind::Hugetlb => usize::MAX,
             PageKind::Small => LARGE_SMALL,
@@ -32,7 +38,6 @@ impl State {
         if memory.mapped >= large && !self.foreign && CREW.alive() == 0 {
             self.free_with_crew(memory, config);
         }
-        hollow::dispose(memory)
     }
 
     fn free_with_crew(&mut self, memory: &Memory, config: &Config) {

@@ -299,6 +299,7 @@ impl State {
     /// Gives all pages back and keeps the addresses, for `cudasnap reserve` to populate. Never with hugetlb pages: they might not be
     /// had again, and that is a SIGBUS.
     fn reserve(&mut self, mut memory: Memory, len: usize, config: &Config) -> sys::SysResult {
+        self.free_if_large(&memory, config);
         if CREW.alive() > 0 || memory.pages == PageKind::Hugetlb {
             return hollow::dispose(&memory);
         }
