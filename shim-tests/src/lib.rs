@@ -8,6 +8,7 @@ pub mod attack;
 pub mod busy;
 pub mod captor;
 pub mod cycle;
+pub mod folder;
 pub mod freeze;
 pub mod host;
 pub mod images;
