@@ -166,28 +166,12 @@ pub fn files(data: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
+#[path = "../../fuzz/replay.rs"]
+mod replay;
 
-    /// Runs a target over its corpus.
-    fn replay(name: &str, target: fn(&[u8])) {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../fuzz/corpus")
-            .join(name);
-        let files: Vec<_> = std::fs::read_dir(&folder)
-            .expect("a corpus")
-            .flatten()
-            .collect();
-        assert!(
-            files.len() >= 4,
-            "{} files in {}",
-            files.len(),
-            folder.display()
-        );
-        for file in files {
-            target(&std::fs::read(file.path()).unwrap());
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::replay::replay;
 
     #[test]
     fn the_corpus_of_each_target_is_survived() {

@@ -5,4 +5,5 @@ pub mod plan;
 
 pub mod kernel {
     pub type Copy = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
+    pub type Flush = unsafe fn(from: *const u8, len: usize);
 }

@@ -75,6 +75,18 @@ macro_rules! word {
             }
 
             #[track_caller]
+            pub fn fetch_and(&self, bits: $type, order: Ordering) -> $type {
+                let at = Location::caller();
+                let order = mutate::exchange(at, order);
+                if mutate::is(at, Kind::Torn) {
+                    let before = self.0.load(Ordering::Acquire);
+                    self.0.store(before & bits, Ordering::Release);
+                    return before;
+                }
+                self.0.fetch_and(bits, order)
+            }
+
+            #[track_caller]
             pub fn fetch_max(&self, other: $type, order: Ordering) -> $type {
                 let at = Location::caller();
                 let order = mutate::exchange(at, order);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::cell::Tracked;
 use crate::copy::plan::Job;
+use crate::crew::Manner;
 
 const DST: usize = 0x1000_0000;
 const SRC: usize = 0x2000_0000;
@@ -97,6 +98,18 @@ impl World {
         }
     }
 
+    /// A flush looks at its source, which must still be what it was copied from.
+    fn flush(&self, src: usize, len: usize) {
+        let from = src.wrapping_sub(SRC);
+        assert_eq!(len, PART, "the length of another job");
+        let (job, part) = (from / STRIDE, from % STRIDE / PART);
+        assert_eq!(
+            self.from[job][part].get(),
+            value(job, part),
+            "the source is gone"
+        );
+    }
+
     fn copy(&self, dst: usize, src: usize, len: usize) {
         let (to, from) = (dst.wrapping_sub(DST), src.wrapping_sub(SRC));
         assert_eq!(to, from, "addresses of two jobs");
@@ -111,6 +124,25 @@ impl World {
 
 fn value(job: usize, part: usize) -> u64 {
     (job * 100 + part + 1) as u64
+}
+
+/// What the crew is told of a copy in `threads` parts, with a flush that may come later or without.
+pub fn manner(threads: usize, flushes: bool) -> Manner {
+    Manner {
+        threads,
+        part: PART,
+        copy,
+        flush: flushes.then_some(flush),
+    }
+}
+
+/// The flush of a model.
+///
+/// # Safety
+/// None needed: the addresses are not followed.
+unsafe fn flush(from: *const u8, len: usize) {
+    let world = NOW.with(|now| now.borrow().clone()).expect("a world");
+    world.flush(from as usize, len);
 }
 
 /// The copy loop of a model.

@@ -2,20 +2,17 @@
  * frees, loads and unloads a library, starts and joins a thread; another forks children that look whether they are alone. Each
  * works while a page that SOAK_PAGE names says so, and counts there. It also switches the process's huge pages off and on. */
 #define _GNU_SOURCE
-#include <dirent.h>
+#include "forked.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 /* The same words in shim-tests/src/soak/mate.rs. */
 static struct page {
@@ -90,40 +87,12 @@ static void *allocator(void *unused)
     return unused;
 }
 
-static int threads_here(void)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    int count = 0;
-    for (struct dirent *entry; tasks && (entry = readdir(tasks));)
-        count += entry->d_name[0] != '.';
-    if (tasks)
-        closedir(tasks);
-    return count;
-}
-
-static void child(void)
-{
-    const size_t length = 40u << 20;
-    char *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        _exit(2);
-    memset(at, 1, 1 << 20);
-    if (munmap(at, length) != 0)
-        _exit(3);
-    free(strdup("allocated"));
-    _exit(threads_here() == 1 ? 0 : 4);
-}
-
 static int fork_one(uint32_t number)
 {
     int status = -1;
-    const pid_t pid = number % 3 == 0 ? vfork() : fork();
-    if (pid == 0) {
-        if (number % 3 != 0)
-            child();
-        execl("/bin/true", "true", (char *)NULL);
-        _exit(5);
-    }
+    const pid_t pid = number % 3 == 0 ? vfork_true() : fork();
+    if (pid == 0)
+        child();
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 

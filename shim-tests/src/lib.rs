@@ -9,6 +9,7 @@ pub mod busy;
 pub mod captor;
 pub mod ceiling;
 pub mod cycle;
+pub mod folder;
 pub mod freeze;
 pub mod host;
 pub mod images;

@@ -181,56 +181,6 @@ fn mount_privately(files: &[(CString, CString)]) -> io::Result<()> {
     Ok(())
 }
 
-/// A folder for files of a test, removed when dropped; everybody may read it.
-#[derive(Debug)]
-pub struct Folder(PathBuf);
-
-impl Folder {
-    /// A new, empty one.
-    ///
-    /// # Panics
-    /// When it cannot be made.
-    #[must_use]
-    pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("cudasnap-limits-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    /// Its path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Writes a file in it, and the folders that lead there; its path.
-    ///
-    /// # Panics
-    /// When it cannot be written.
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name.trim_start_matches('/'));
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(&path, text).expect("a file");
-        path
-    }
-}
-
-impl Default for Folder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // In the temporary folder: nothing depends on it.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// `/proc/meminfo` with some lines changed: pairs of key and KiB.
 ///
 /// # Panics

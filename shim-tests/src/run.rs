@@ -98,6 +98,8 @@ pub struct Plan {
     pub frozen: bool,
     /// A line to ask the program before each cycle, so that its contents change (`rewrite`, `step`).
     pub before_each: Option<String>,
+    /// Whether the program's own threads map memory and come and go meanwhile: that cannot be told from a leak of the shim's.
+    pub busy: bool,
     /// How long a host may take for an answer, and a driver step for its work.
     pub patience: Duration,
 }
@@ -291,7 +293,7 @@ fn finish(driver: &Driver, plan: &Plan, running: Vec<Running>) -> RunResult {
         }
         arms.push(result);
     }
-    problems.extend(judge(&arms));
+    problems.extend(judge(&arms, plan.busy));
     let (bytes, bytes_from) = buffer_bytes(&arms);
     let verified = arms.iter().all(|arm| is_verified(&arm.rows));
     RunResult {
@@ -340,7 +342,7 @@ fn buffer_bytes(arms: &[ArmResult]) -> (u64, &'static str) {
     }
 }
 
-fn judge(arms: &[ArmResult]) -> Vec<String> {
+fn judge(arms: &[ArmResult], busy: bool) -> Vec<String> {
     let stock = arms.iter().find(|arm| arm.arm == Arm::Stock);
     let mut problems = Vec::new();
     for arm in arms {
@@ -352,7 +354,12 @@ fn judge(arms: &[ArmResult]) -> Vec<String> {
                 let kept = kept
                     .filter(|buffer| arm.arm == Arm::Keep && buffer.state.is("kept"))
                     .map(|buffer| buffer.mapped);
-                found.extend(row.growth.leaks(beside.map(|row| &row.growth), kept));
+                let beside = beside.map(|row| &row.growth);
+                found.extend(if busy {
+                    row.growth.leaks_of_busy(beside)
+                } else {
+                    row.growth.leaks(beside, kept)
+                });
             }
             found.extend(
                 row.outcome

@@ -46,6 +46,20 @@ pub struct Said {
     pub stderr: String,
 }
 
+/// A program that this process has just written may be busy: a child that another test's thread forked meanwhile holds its descriptor
+/// until it executes.
+fn output_of(command: &mut Command) -> std::io::Result<std::process::Output> {
+    for _ in 0..1000 {
+        match command.output() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+    command.output()
+}
+
 impl Said {
     /// Runs a command to its end.
     ///
@@ -53,8 +67,7 @@ impl Said {
     /// When it cannot be started.
     #[must_use]
     pub fn by(command: &mut Command) -> Self {
-        let output = command.output();
-        Self::from(output.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+        Self::from(output_of(command).unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
     /// Status, output, errors.

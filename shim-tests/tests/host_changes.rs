@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cudasnap_shim_tests::limits::{fake, Folder, Group};
+use cudasnap_shim_tests::folder::Folder;
+use cudasnap_shim_tests::limits::{fake, Group};
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::SimDriver;
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use cudasnap_cli::record::view::RecordView;
 use cudasnap_cli::record::Control as Word;
-use cudasnap_shim_tests::images::{
-    allowed_processors, remove_threads, replace_by_other_build, Folder, Subject,
-};
+use cudasnap_shim_tests::folder::Folder;
+use cudasnap_shim_tests::images::edit::{remove_threads, replace_by_other_build};
+use cudasnap_shim_tests::images::subject::{allowed_processors, Subject};
 use cudasnap_shim_tests::shimmed::{library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
 use cudasnap_wire::Step;
@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// buffer that is kept.
 fn on_both(environment: &[(&str, &str)], scenario: impl Fn(&mut Subject, &Folder)) {
     let driver = SimDriver::build(false);
-    let folder = Folder::new();
+    let folder = Folder::in_target();
     let mut stock = Subject::stock(&driver, &[SIZE], &[]);
     scenario(&mut stock, &folder);
     let by_stock = stock.growth();
@@ -158,7 +158,7 @@ mod criu {
     #[ignore = "needs CRIU"]
     fn the_report_has_both_phases_and_was_not_open_in_between() {
         let driver = SimDriver::build(false);
-        let folder = Folder::new();
+        let folder = Folder::in_target();
         let report = folder.file("report.jsonl");
         let path = report.to_str().unwrap();
         let environment = [("CUDASNAP_REPORT", path)];
@@ -303,7 +303,7 @@ mod criu {
     #[ignore = "needs CRIU"]
     fn a_kept_buffer_is_dropped_from_outside_after_the_dump() {
         let driver = SimDriver::build(false);
-        let folder = Folder::new();
+        let folder = Folder::in_target();
         let environment = [("CUDASNAP_BUFFER", "keep")];
         let mut subject = Subject::shimmed(&driver, &library(), &[SIZE], &environment);
         cycles_are_right(&mut subject, 1);
@@ -372,7 +372,7 @@ mod criu {
     #[ignore = "needs CRIU"]
     fn another_build_of_the_library_is_refused_by_criu() {
         let driver = SimDriver::build(false);
-        let folder = Folder::new();
+        let folder = Folder::in_target();
         let mut subject = with_own_library(&driver, &folder, &[]);
         subject.must("lock");
         subject.must("checkpoint");
@@ -399,7 +399,7 @@ mod criu {
         for options in [&[][..], &[("CUDASNAP_BUFFER", "keep")]] {
             for state in ["running", "checkpointed"] {
                 let driver = SimDriver::build(false);
-                let folder = Folder::new();
+                let folder = Folder::in_target();
                 let mut subject = with_own_library(&driver, &folder, options);
                 cycles_are_right(&mut subject, 1);
                 if state == "checkpointed" {
@@ -437,7 +437,7 @@ mod criu {
         let one: [&str; 2] = ["taskset", &format!("0x{:x}", 1u64 << first)];
         for (before, after) in [(all, 1), (1, all)] {
             let driver = SimDriver::build(false);
-            let folder = Folder::new();
+            let folder = Folder::in_target();
             let mut subject = Subject::shimmed(&driver, &library(), &[SIZE], &[]);
             if before == 1 {
                 subject.allow_processors(&[first]);

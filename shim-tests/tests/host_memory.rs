@@ -8,7 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cudasnap_shim_tests::attack::Attack;
-use cudasnap_shim_tests::limits::{fake, meminfo, set_limit, status_bytes, Folder, Group};
+use cudasnap_shim_tests::folder::Folder;
+use cudasnap_shim_tests::limits::{fake, meminfo, set_limit, status_bytes, Group};
 use cudasnap_shim_tests::machine::Machine;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::{App, SimDriver};

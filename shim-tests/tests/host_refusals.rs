@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use cudasnap_shim_tests::attack::{Attack, Outcome};
-use cudasnap_shim_tests::limits::{Folder, Group};
+use cudasnap_shim_tests::folder::Folder;
+use cudasnap_shim_tests::limits::Group;
 use cudasnap_shim_tests::shimmed::{library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
 use cudasnap_wire::Step;

@@ -46,11 +46,13 @@ impl Flushes {
         }
     }
 
-    /// Tells where a job's source lies, before it is published.
+    /// Tells where a job's source lies, before it is published. One thread publishes at a time.
     pub fn expect(&self, src: usize, len: usize) {
-        self.from.fetch_min(src, Ordering::Relaxed);
+        let from = self.from.load(Ordering::Relaxed).min(src);
+        let to = self.to.load(Ordering::Relaxed);
+        self.from.store(from, Ordering::Relaxed);
         self.to
-            .fetch_max(src.saturating_add(len), Ordering::Relaxed);
+            .store(to.max(src.saturating_add(len)), Ordering::Relaxed);
     }
 
     /// A helper is not, or no longer, at it.

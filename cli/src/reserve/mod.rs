@@ -1,6 +1,6 @@
 //! `cudasnap reserve`: fills the range that a process has reserved for its next checkpoint, from outside and slowly.
 //!
-//! * [`fill`]: the loop. [`pace`]: its rate. [`pressure`]: whether there is memory to spare.
+//! * [`mod@fill`]: the loop. [`pace`]: its rate. [`pressure`]: whether there is memory to spare.
 //! * [`range`]: the range in a process. [`populate`]: how its pages come without a byte being stored (docs/reserve.md).
 
 pub mod fill;

@@ -102,7 +102,7 @@ fn share(preemptions: usize, helpers: u8, jobs: usize, parts: usize) {
             .collect();
         for job in 0..jobs {
             let (dst, src) = world.prepare(job);
-            let generation = board.publish(dst, src, &world.job(), world::copy);
+            let generation = board.publish(dst, src, &world.job(), world::copy, None);
             finish(&board, generation, parts, |_, _| false);
             world.check(job);
         }
@@ -136,7 +136,7 @@ fn dead(proof: bool) {
             })
         };
         let (dst, src) = world.prepare(0);
-        let generation = board.publish(dst, src, &world.job(), world::copy);
+        let generation = board.publish(dst, src, &world.job(), world::copy, None);
         let is_gone = |_: usize, _: u8| !proof || gone.load(Ordering::Acquire) == 1;
         finish(&board, generation, 2, is_gone);
         world.check(0);

@@ -22,6 +22,11 @@ pub const LIST: fn() -> Vec<Model> = || {
             || phase(3),
         ),
         model(
+            "crew-flush",
+            "a flush outlives its copy: whoever takes the source away and waits finds it over",
+            || flush(2),
+        ),
+        model(
             "crew-killed",
             "a helper is killed inside a part: the part is done again, by the caller",
             || killed(2),
@@ -47,7 +52,7 @@ fn recruit() -> Recruited {
 fn copy(world: &World) -> u32 {
     let (dst, src) = world.prepare(0);
     // SAFETY: the addresses of a model are not followed.
-    let redone = unsafe { CREW.copy(dst, src, 2 * PART, 2, world::copy) };
+    let redone = unsafe { CREW.copy(dst, src, 2 * PART, &world::manner(2, false)) };
     world.check(0);
     redone
 }
@@ -67,6 +72,22 @@ fn phase(preemptions: usize) {
         assert_eq!(CREW.dismiss(), 0);
         sys::stacks_are_unmapped();
         assert!(sys::alive().is_empty());
+        world.untouched();
+    });
+}
+
+fn flush(preemptions: usize) {
+    every(preemptions, || {
+        let world = World::new(1, 2);
+        begin(First::Copy);
+        recruit();
+        let (dst, src) = world.prepare(0);
+        // SAFETY: the addresses of a model are not followed.
+        unsafe { CREW.copy(dst, src, 2 * PART, &world::manner(2, true)) };
+        CREW.wait_for_flushes(src as usize, 1);
+        // Both ranges are somebody else's from here on.
+        world.check(0);
+        assert_eq!(CREW.dismiss(), 0);
         world.untouched();
     });
 }

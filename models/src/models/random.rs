@@ -115,7 +115,17 @@ fn recruit(helpers: u32) -> crate::crew::Recruited {
 fn copy(world: &World, job: usize) -> u32 {
     let (dst, src) = world.prepare(job);
     // SAFETY: the addresses of a model are not followed.
-    let redone = unsafe { CREW.copy(dst, src, PARTS * PART, PARTS, world::copy) };
+    let redone = unsafe { CREW.copy(dst, src, PARTS * PART, &world::manner(PARTS, false)) };
+    world.check(job);
+    redone
+}
+
+/// The same with flushes that may come later; then the source goes.
+fn copy_and_flush(world: &World, job: usize) -> u32 {
+    let (dst, src) = world.prepare(job);
+    // SAFETY: the addresses of a model are not followed.
+    let redone = unsafe { CREW.copy(dst, src, PARTS * PART, &world::manner(PARTS, true)) };
+    CREW.wait_for_flushes(src as usize, PARTS * PART);
     world.check(job);
     redone
 }
@@ -131,7 +141,8 @@ fn shares() {
     let world = World::new(4, PARTS);
     begin(First::Copy);
     assert_eq!(recruit(3).started, 3);
-    (0..4).for_each(|job| assert_eq!(copy(&world, job), 0));
+    (0..2).for_each(|job| assert_eq!(copy(&world, job), 0));
+    (2..4).for_each(|job| assert_eq!(copy_and_flush(&world, job), 0));
     assert_eq!(CREW.dismiss(), 0);
     assert!(sys::alive().is_empty());
     world.untouched();

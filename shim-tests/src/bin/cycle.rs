@@ -44,6 +44,9 @@ struct Options {
     /// Stop all threads but the restore thread during checkpoint and restore.
     #[arg(long)]
     freeze: bool,
+    /// The program's own threads map memory and come and go meanwhile: only descriptors and the shim's threads are leaks.
+    #[arg(long)]
+    busy: bool,
     /// Line to send to the program before each cycle, so that its contents change.
     #[arg(long)]
     before_each: Option<String>,
@@ -123,6 +126,7 @@ fn measure(options: Options) -> Result<u8, String> {
         meet: meet.transpose()?,
         frozen: options.freeze,
         before_each: options.before_each,
+        busy: options.busy,
         patience,
     };
     let result = run(&driver, &plan)?;

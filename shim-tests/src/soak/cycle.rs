@@ -11,7 +11,8 @@ use cudasnap_wire::Step;
 
 use crate::freeze::Freeze;
 
-use super::expect::{account, Ledger, Problems, Setting};
+use super::expect::ledger::{account, new_phases, Ledger};
+use super::expect::{Problems, Setting};
 use super::faults::{Deed, Fault};
 use super::guest::Guest;
 use super::hosts::HostPlan;
@@ -293,7 +294,7 @@ impl<'a> Cycle<'a> {
     fn expect_helpers(&mut self, before: &RecordView, after: &RecordView, lost: bool) {
         let started = after.counters.helpers_started - before.counters.helpers_started;
         let refused = after.steps(Step::NoThread) - before.steps(Step::NoThread);
-        let phases = super::expect::new_phases(before, after);
+        let phases = new_phases(before, after);
         let on = phases.iter().filter(|phase| phase.mode.is("on"));
         let crowded = on.clone().filter(|phase| phase.threads > 1).count();
         if self.plan.fault == Fault::NoThreads {

@@ -14,7 +14,8 @@ use cudasnap_wire::PageKind;
 use crate::host::{Host, HostSpec};
 use crate::leaks::HELPER;
 
-use super::expect::{Memory, Problems};
+use super::expect::request::Memory;
+use super::expect::Problems;
 use super::flat::Series;
 use super::groups::Group;
 use super::hosts::HostPlan;

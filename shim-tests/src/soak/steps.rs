@@ -7,7 +7,8 @@ use cudasnap_cli::record::view::RecordView;
 use cudasnap_wire::{Mode, Step};
 
 use super::cycle::{Cycle, LEAVE};
-use super::expect::{Kept, Setting};
+use super::expect::request::Kept;
+use super::expect::Setting;
 use super::faults::{Fault, When};
 use super::kinds::Kind;
 use super::meddler::Meddler;
