@@ -41,12 +41,14 @@ pub fn ratios(result: &RunResult, arm: Arm) -> Option<(f64, f64)> {
     ))
 }
 
-/// The run as one row: medians of stock and of the first other arm.
+/// The run as one row: medians of stock and of the shim, or where that is no arm of the first other.
 pub fn summary(result: &RunResult, name: &str) -> String {
     let bytes = result.bytes as f64 / 1e9;
     let times = |found: Option<&ArmResult>| found.and_then(medians);
     let stock = times(result.arms.iter().find(|arm| arm.arm == Arm::Stock));
-    let other = times(result.arms.iter().find(|arm| arm.arm != Arm::Stock));
+    let shim = result.arms.iter().find(|arm| arm.arm == Arm::Shim);
+    let other = result.arms.iter().find(|arm| arm.arm != Arm::Stock);
+    let other = times(shim.or(other));
     let pair = |step: fn(&Times) -> f64| {
         let (stock, other) = (stock.as_ref().map(step), other.as_ref().map(step));
         let ratio = stock.zip(other).map(|(stock, other)| stock / other);
