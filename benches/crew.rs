@@ -1,5 +1,7 @@
 //! Dispatch: what it costs to publish a 2 MiB job, have its parts claimed, and see them done, with a loop that copies nothing.
 
+mod common;
+
 use std::time::{Duration, Instant};
 
 use criterion::{criterion_group, criterion_main, Criterion};
@@ -47,10 +49,7 @@ fn dispatch(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Enough for a difference of a few per cent; all benches together take a minute or two.
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2));
+    config = common::brief();
     targets = dispatch
 }
 criterion_main!(benches);

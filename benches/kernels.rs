@@ -1,7 +1,7 @@
 //! The copy loops of every instruction set that this CPU has, with and without the flush of the source's lines: 2 MiB chunks in
 //! parts, source and target out of the caches, as they are when a GPU has written the source.
 
-use std::time::Duration;
+mod common;
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use cudasnap::bench::kernel::{choose, detect, Copy, Isa};
@@ -56,10 +56,7 @@ fn kernels(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Enough for a difference of a few per cent; all benches together take a minute or two.
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2));
+    config = common::brief();
     targets = kernels
 }
 criterion_main!(benches);

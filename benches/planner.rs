@@ -1,7 +1,8 @@
 //! The planner: cutting a copy into jobs and a job into parts. It runs before every copy of the driver.
 
+mod common;
+
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::{criterion_group, criterion_main, Criterion};
 use cudasnap::bench::cut;
@@ -27,10 +28,7 @@ fn planner(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Enough for a difference of a few per cent; all benches together take a minute or two.
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2));
+    config = common::brief();
     targets = planner
 }
 criterion_main!(benches);

@@ -1,5 +1,7 @@
 //! Prefault of fresh memory: by touch and by population, huge and base pages, one thread and two.
 
+mod common;
+
 use std::time::{Duration, Instant};
 
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode, Throughput};
@@ -46,10 +48,7 @@ fn prefault(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Enough for a difference of a few per cent; all benches together take a minute or two.
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2));
+    config = common::brief();
     targets = prefault
 }
 criterion_main!(benches);

@@ -1,5 +1,5 @@
-//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`], [`faults`]), lets the buffer go or does something
-//! to it ([`release`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
+//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`], [`faults`], [`staging`]), lets the buffer go or
+//! does something to it ([`release`], [`give_back`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
 //! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
