@@ -2,6 +2,7 @@ use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
 use crate::prefault::How;
+use crate::sync::AtomicUsize;
 use std::sync::MutexGuard;
 
 /// Whoever takes longer hangs; no promise about time is tested here.
@@ -130,14 +131,18 @@ fn helpers_of_this_thread() -> bool {
         .any(|tid| tid.load(Ordering::Relaxed) & !NAMED == id)
 }
 
-/// A copy whose caller takes its time, until a helper has put a flush off: on a machine of 2 CPUs it may copy all parts before a helper
-/// is awake.
+static STACKS_NOW: AtomicUsize = AtomicUsize::new(0);
+
+/// A copy whose caller takes its time, until a helper has put a flush off: on a busy machine of 2 CPUs it may copy all parts before a
+/// helper is awake, or all helpers have left since the copy before.
 unsafe fn copy_behind_a_helper(dst: *mut u8, src: *const u8, len: usize) {
     let deadline = sys::now_ns() + PATIENCE_NS;
     while !helpers_of_this_thread()
         && CREW.flushes.by.load(Ordering::Acquire) == 0
         && sys::now_ns() < deadline
     {
+        // SAFETY: the phase's stacks; it ends after the copy.
+        unsafe { CREW.recruit(2, STACKS_NOW.load(Ordering::Relaxed)) };
         sys::sched_yield();
     }
     // SAFETY: promised by the caller.
@@ -147,10 +152,7 @@ unsafe fn copy_behind_a_helper(dst: *mut u8, src: *const u8, len: usize) {
 #[test]
 fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
     let phase = Phase::begin();
-    // Something to populate keeps the crew from leaving before the first copy.
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
-    phase.recruit(2);
+    STACKS_NOW.store(phase.stacks, Ordering::Relaxed);
     // No more parts than one helper can put off: with more it would flush one before it is reported, and never end here.
     let source = vec![7u8; flush::PUT_OFF * plan::PART];
     let mut target = vec![0u8; source.len()];
@@ -174,7 +176,6 @@ fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
         assert!(!CREW.is_flushing(start, len));
         assert_eq!(FLUSHED.load(Ordering::Acquire), flush::PUT_OFF as u32);
     }
-    CREW.prefault.disarm();
     assert_eq!(CREW.dismiss(), 0);
 }
 
@@ -262,6 +263,8 @@ fn helpers_are_named_and_block_every_signal() {
     let deadline = sys::now_ns() + PATIENCE_NS;
     while helpers_of_this_process() != ["csnap-00", "csnap-01"] {
         assert!(sys::now_ns() < deadline);
+        // On a busy machine they may have left since.
+        phase.recruit(2);
         std::thread::yield_now();
     }
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -317,6 +320,8 @@ fn a_helper_says_that_it_has_its_name() {
     let words = || [0, 1].map(|helper: usize| CREW.tids[helper].load(Ordering::Acquire));
     while words().iter().any(|word| word & NAMED == 0) {
         assert!(sys::now_ns() < deadline);
+        // On a busy machine they may have left since.
+        phase.recruit(2);
         std::thread::yield_now();
     }
     for (helper, word) in words().into_iter().enumerate() {
