@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Mode, PageKind, Record, Rest, OPTIONS};
+use cudasnap_wire::{Choice, Mode, PageKind, Record, Rest, OPTIONS};
 
 /// Longest report path that is taken.
 pub const PATH_MAX: usize = 512;
@@ -27,6 +27,8 @@ pub struct Config {
     pub report: ([u8; PATH_MAX], usize),
     /// `CUDASNAP_LOG`
     pub log: log::LevelFilter,
+    /// `CUDASNAP_STRATEGY`
+    pub strategy: Choice,
 }
 
 impl Config {
@@ -40,6 +42,7 @@ impl Config {
             keep_max: 0,
             report: ([0; PATH_MAX], 0),
             log: log::LevelFilter::Off,
+            strategy: Choice::Fixed,
         }
     }
 
@@ -56,6 +59,7 @@ impl Config {
             4 => set(&mut self.keep_max, parse_size(value)),
             5 => set(&mut self.report, parse_path(value)),
             6 => set(&mut self.log, parse_level(value)),
+            7 => set(&mut self.strategy, parse_choice(value)),
             _ => false,
         }
     }
@@ -112,6 +116,10 @@ fn parse_level(value: &[u8]) -> Option<log::LevelFilter> {
         Debug => "debug",
         _ => "off",
     })
+}
+
+fn parse_choice(value: &[u8]) -> Option<Choice> {
+    Choice::all().find(|choice| choice.word().as_bytes().eq_ignore_ascii_case(value))
 }
 
 /// Reads the environment, writes options and complaints to the record. An empty value counts as absent.
@@ -175,6 +183,7 @@ fn publish(record: &Record, config: &Config) {
             _ => 3,
         };
         options.log.store(level, Relaxed);
+        options.strategy.store(config.strategy.number(), Relaxed);
     });
     record.mode.store(config.mode.number(), Relaxed);
 }

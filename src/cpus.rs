@@ -39,6 +39,16 @@ pub fn threads(option: u32, record_cap: u32, usage: Use) -> u32 {
     choose(option, record_cap, machine, usage)
 }
 
+/// Threads that may be tried where nobody asked for a number: as many as there are CPUs for.
+pub fn most_threads(option: u32, record_cap: u32) -> u32 {
+    let most = if option > 0 {
+        option
+    } else {
+        HELPERS as u32 + 1
+    };
+    threads(most, record_cap, Use::Fresh)
+}
+
 fn choose(option: u32, record_cap: u32, machine: u32, usage: Use) -> u32 {
     let wanted = if option > 0 { option } else { usage.cap() }.min(machine);
     let capped = if record_cap > 0 {

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use cudasnap_wire::{Direction, End, Mode, PageKind, Phase as Block, Step, HISTORY};
+use cudasnap_wire::{Direction, End, Mode, PageKind, Phase as Block, Step, Strategy, HISTORY};
 
 use crate::copy::cover::Cover;
 use crate::{record, sys};
@@ -105,6 +105,13 @@ impl Phase {
         record::get().current.threads.store(threads, Relaxed);
     }
 
+    /// Notes how the copies are made, and how many ways were tried.
+    pub fn set_strategy(strategy: Strategy, tried: u32) {
+        let block = &record::get().current;
+        block.strategy.store(strategy.number(), Relaxed);
+        block.tried.store(tried, Relaxed);
+    }
+
     /// Notes how long the buffer's mmap took.
     pub fn mapped(&self, now_ns: u64) {
         let took = now_ns.saturating_sub(self.started_ns);
@@ -201,7 +208,7 @@ fn report_end(block: &Block) {
 }
 
 /// Pairs of words, in the order of the layout: `(32-bit words, 64-bit words)`.
-fn words(block: &Block) -> ([&AtomicU32; 7], [&AtomicU64; 14]) {
+fn words(block: &Block) -> ([&AtomicU32; 9], [&AtomicU64; 14]) {
     (
         [
             &block.direction,
@@ -211,6 +218,8 @@ fn words(block: &Block) -> ([&AtomicU32; 7], [&AtomicU64; 14]) {
             &block.threads,
             &block.buffer,
             &block.kept,
+            &block.strategy,
+            &block.tried,
         ],
         [
             &block.expected,

@@ -4,7 +4,7 @@
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Direction, End, Mode, PageKind, Phase, Step};
+use cudasnap_wire::{Direction, End, Mode, PageKind, Phase, Step, Strategy};
 
 use crate::config::Config;
 use crate::text::Text;
@@ -57,7 +57,7 @@ fn json_line(block: &Phase) -> Text<LINE> {
         line,
         concat!(
             r#"{{"schema":1,"pid":{},"unix_ns":{},"buffer":{},"phase":"{}","end":"{}","mode":"{}","pages":"{}","#,
-            r#""kept":{},"threads":{},"bytes":{},"copied":{},"copies":{},"prefaulted":{},"effective":{},"#,
+            r#""kept":{},"threads":{},"strategy":"{}","tried":{},"bytes":{},"copied":{},"copies":{},"prefaulted":{},"effective":{},"#,
         ),
         sys::getpid(),
         block.started_unix_ns.load(Relaxed),
@@ -68,6 +68,8 @@ fn json_line(block: &Phase) -> Text<LINE> {
         word(PageKind::from_number(block.pages.load(Relaxed)).map(PageKind::word)),
         block.kept.load(Relaxed) != 0,
         block.threads.load(Relaxed),
+        word(Strategy::from_number(block.strategy.load(Relaxed)).map(Strategy::word)),
+        block.tried.load(Relaxed),
         expected,
         copied,
         block.copies.load(Relaxed),

@@ -19,7 +19,13 @@ pub struct Kernel {
     pub keep: Copy,
     /// Copies, and leaves no line of the source in any cache.
     pub flush: Copy,
-    /// What `keep` leaves undone of that; `None` where the CPU has no flush that is worth it.
+    /// As `keep`, and the source does not go through the second-level cache.
+    pub ahead: Copy,
+    /// Ordinary stores.
+    pub plain: Copy,
+    /// Whether `keep` has stores past the caches.
+    pub streams: bool,
+    /// What `keep` leaves undone of `flush`; `None` where the CPU has no flush that is worth it.
     pub rest: Option<Flush>,
 }
 
@@ -62,6 +68,9 @@ impl Kernel {
     pub const PORTABLE: Kernel = Kernel {
         keep: portable,
         flush: portable,
+        ahead: portable,
+        plain: portable,
+        streams: false,
         rest: None,
     };
 }
@@ -80,13 +89,15 @@ mod x86 {
     use super::{Copy, Flush, Isa, Kernel};
     use core::arch::x86_64::{
         __cpuid, __cpuid_count, __m128i, __m256i, __m512i, _mm256_loadu_si256, _mm256_stream_si256,
-        _mm512_loadu_si512, _mm512_stream_si512, _mm_loadu_si128, _mm_sfence, _mm_stream_si128,
-        _xgetbv,
+        _mm512_loadu_si512, _mm512_stream_si512, _mm_loadu_si128, _mm_prefetch, _mm_sfence,
+        _mm_stream_si128, _xgetbv, _MM_HINT_NTA,
     };
 
     const LINE: usize = 64;
     /// Bytes whose source lines are flushed right after they were copied: while they are still in the first-level cache.
     const FLUSH_EVERY: usize = 4096;
+    /// Bytes that a source is prefetched ahead of its copy (H200 host, staging buffers: 0.5 to 4 KiB are the same).
+    const AHEAD: usize = 2048;
 
     #[target_feature(enable = "xsave")]
     unsafe fn enabled_state() -> u64 {
@@ -119,15 +130,22 @@ mod x86 {
     }
 
     pub fn choose(isa: Isa, clflushopt: bool) -> Kernel {
-        let (keep, flush): (Copy, Copy) = match isa {
-            Isa::Avx512 => (avx512::<false>, avx512::<true>),
-            Isa::Avx2 => (avx2::<false>, avx2::<true>),
-            Isa::Sse2 => (sse2::<false>, sse2::<true>),
+        let (keep, flush, ahead): (Copy, Copy, Copy) = match isa {
+            Isa::Avx512 => (
+                avx512::<false, 0>,
+                avx512::<true, 0>,
+                avx512::<false, AHEAD>,
+            ),
+            Isa::Avx2 => (avx2::<false, 0>, avx2::<true, 0>, avx2::<false, AHEAD>),
+            Isa::Sse2 => (sse2::<false, 0>, sse2::<true, 0>, sse2::<false, AHEAD>),
             Isa::Portable => return Kernel::PORTABLE,
         };
         Kernel {
             keep,
             flush: if clflushopt { flush } else { keep },
+            ahead,
+            plain,
+            streams: true,
             rest: clflushopt.then_some(flush_range as Flush),
         }
     }
@@ -173,6 +191,15 @@ mod x86 {
         }
     }
 
+    /// Ordinary stores, in the CPU's own way.
+    ///
+    /// # Safety
+    /// As [`super::Copy`].
+    unsafe fn plain(dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: promised by the caller.
+        unsafe { few(dst, src, len) };
+    }
+
     /// Brings `dst` to a multiple of a cache line with ordinary stores; returns the bytes taken.
     ///
     /// # Safety
@@ -192,7 +219,7 @@ mod x86 {
             /// # Safety
             /// As [`super::Copy`], on a CPU with these features, and `clflushopt` where `FLUSH`.
             #[target_feature(enable = $features)]
-            unsafe fn $name<const FLUSH: bool>(dst: *mut u8, src: *const u8, len: usize) {
+            unsafe fn $name<const FLUSH: bool, const AHEAD: usize>(dst: *mut u8, src: *const u8, len: usize) {
                 const WIDTH: usize = size_of::<$vector>();
                 // SAFETY: every address stays within the two ranges that the caller vouches for; streaming stores are
                 // aligned after the head.
@@ -203,6 +230,10 @@ mod x86 {
                         let (to, from) = (dst.add(at), src.add(at));
                         let mut within = 0;
                         while within < 4 * LINE {
+                            if AHEAD > 0 && within.is_multiple_of(LINE) {
+                                // A hint: an address behind the range does no harm.
+                                _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(within + AHEAD).cast());
+                            }
                             let value = $load(from.add(within).cast::<$vector>());
                             $store(to.add(within).cast::<$vector>(), value);
                             within += WIDTH;
@@ -253,6 +284,8 @@ mod tests {
                 let kernel = choose(*isa, flush);
                 all.push((format!("{isa:?} keep, clflushopt {flush}"), kernel.keep));
                 all.push((format!("{isa:?} flush, clflushopt {flush}"), kernel.flush));
+                all.push((format!("{isa:?} ahead, clflushopt {flush}"), kernel.ahead));
+                all.push((format!("{isa:?} plain, clflushopt {flush}"), kernel.plain));
             }
         }
         all

@@ -1,5 +1,8 @@
-//! How bytes are moved: cut into parts ([`plan`]), each part by the loop that fits this CPU ([`kernel`]).
+//! How bytes are moved: cut into parts ([`plan`]), each part by a loop that fits this CPU ([`kernel`]), in the way that is best for what
+//! the phase copies between ([`strategy`]), or that is found to be while it copies ([`tune`]).
 
 pub mod cover;
 pub mod kernel;
 pub mod plan;
+pub mod strategy;
+pub mod tune;

@@ -69,9 +69,17 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
     let mut seen = 0;
     let mut idle = 0u32;
     while CREW.epoch.load(Ordering::Acquire) == epoch {
+        if index >= CREW.stay.load(Ordering::Relaxed) as usize {
+            break;
+        }
         let generation = CREW.board.generation();
+        let is_asked = index < CREW.team.load(Ordering::Relaxed) as usize;
         // SAFETY: see `work`.
-        if generation != seen && generation != 0 && unsafe { CREW.work(generation, mark) } {
+        if is_asked
+            && generation != seen
+            && generation != 0
+            && unsafe { CREW.work(generation, mark) }
+        {
             seen = generation;
             idle = 0;
             continue;

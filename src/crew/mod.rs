@@ -51,6 +51,10 @@ pub struct Crew {
     copy_began_ns: AtomicU64,
     /// Where helpers that leave by themselves say why; null = nowhere.
     left: AtomicPtr<AtomicU32>,
+    /// Helpers from this number on take no parts.
+    team: AtomicU32,
+    /// Helpers from this number on leave.
+    stay: AtomicU32,
 }
 
 shared! {
@@ -105,6 +109,8 @@ impl Crew {
                 copying: AtomicU32::new(0),
                 copy_began_ns: AtomicU64::new(0),
                 left: AtomicPtr::new(core::ptr::null_mut()),
+                team: AtomicU32::new(u32::MAX),
+                stay: AtomicU32::new(u32::MAX),
             }
         }
     }
@@ -120,7 +126,19 @@ impl Crew {
         let last_copy_ns = if first == First::Copy { now_ns } else { 0 };
         self.last_copy_ns.store(last_copy_ns, Ordering::Relaxed);
         self.copying.store(0, Ordering::Relaxed);
+        self.team.store(u32::MAX, Ordering::Relaxed);
+        self.stay.store(u32::MAX, Ordering::Relaxed);
         self.flushes.begin();
+    }
+
+    /// Only so many helpers take parts of the next copies; a later one may still take parts of the next.
+    pub fn copy_with(&self, helpers: u32) {
+        self.team.store(helpers, Ordering::Relaxed);
+    }
+
+    /// Only so many stay; the others leave by themselves, soon. Until the next phase begins, or this one begins anew.
+    pub fn reduce(&self, helpers: u32) {
+        self.stay.store(helpers, Ordering::Relaxed);
     }
 
     /// Starts helpers until `wanted` are alive. Their stacks are the [`STACKS`] bytes at `stacks`.

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 
 use crate::copy::plan::{ALONE_BELOW, PART, SHORT_PART};
-use crate::cpus::{self, Use};
+use crate::copy::strategy::{self, Way, Work};
 use crate::crew::{First, Manner, CREW};
 use crate::phase::{Opening, Phase};
 use crate::region::{self, Origin, Region};
@@ -111,7 +111,7 @@ impl State {
             self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign;
         if ours {
             // SAFETY: promised by the caller; `Chunk::find` has seen that the ranges do not overlap.
-            unsafe { self.copy_with_crew(chunk) };
+            unsafe { self.copy_with_crew(chunk, from_ns) };
         } else {
             // SAFETY: promised by the caller.
             unsafe { next(chunk.dst.cast(), chunk.src.cast(), chunk.len) };
@@ -125,12 +125,14 @@ impl State {
 
     /// # Safety
     /// The chunk's ranges are valid and do not overlap.
-    unsafe fn copy_with_crew(&mut self, chunk: &Chunk) {
+    unsafe fn copy_with_crew(&mut self, chunk: &Chunk, now_ns: u64) {
+        let rest = (chunk.region.len as u64).saturating_sub(self.phase.copied());
+        let way = self.way_now(now_ns, chunk.len, rest);
         if chunk.len >= ALONE_BELOW {
             self.recruit();
         }
         let alone = self.faults.are_possible(chunk.other_side(), chunk.len);
-        let mut manner = self.manner(chunk);
+        let mut manner = self.manner(chunk, way);
         if alone {
             manner.threads = 1;
         }
@@ -145,31 +147,24 @@ impl State {
         }
     }
 
-    /// How to make a copy. Of a checkpoint no line of the source stays in a cache, or the GPU's next write there would wait for it;
-    /// the flush may come after the copy only where nobody can take the source away unseen.
-    fn manner(&mut self, chunk: &Chunk) -> Manner {
-        let threads = self.threads as usize;
-        if chunk.direction != Direction::Checkpoint {
-            return Manner {
-                threads,
-                part: PART,
-                copy: self.kernel.keep,
-                flush: None,
-            };
-        }
-        let staging = self.staging.comes_round(chunk.other_side(), chunk.len);
-        let later = self
+    /// How to make a copy. A flush may come after it only where nobody can take the source away unseen.
+    fn manner(&mut self, chunk: &Chunk, way: Way) -> Manner {
+        let is_checkpoint = chunk.direction == Direction::Checkpoint;
+        let staging = is_checkpoint && self.staging.comes_round(chunk.other_side(), chunk.len);
+        let late = self
             .kernel
             .rest
             .filter(|_| staging && self.told_of_all && chunk.len <= STAGING_MAX);
+        let (copy, flush) = strategy::loops(way.strategy, &self.kernel, late);
         Manner {
-            threads,
-            part: if self.from_kept { SHORT_PART } else { PART },
-            copy: match later {
-                Some(_) => self.kernel.keep,
-                None => self.kernel.flush,
+            threads: self.threads.min(way.threads) as usize,
+            part: if is_checkpoint && self.from_kept {
+                SHORT_PART
+            } else {
+                PART
             },
-            flush: later,
+            copy,
+            flush,
         }
     }
 
@@ -184,6 +179,7 @@ impl State {
         } else if self.phase.was_left() {
             // The crew left for want of copies, and here is one: the phase goes on with a new crew.
             CREW.begin(now_ns, First::Copy, Phase::end_word());
+            CREW.copy_with(self.way.threads.saturating_sub(1));
         }
         if self.phase.copied() == 0 {
             self.retake_slots();
@@ -193,14 +189,16 @@ impl State {
 
     fn open_phase(&mut self, chunk: &Chunk, config: &Config, now_ns: u64) {
         self.look_around();
-        let cap = record::get().thread_cap.load(Relaxed);
         let ours =
             self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign;
-        self.threads = if ours {
-            cpus::threads(config.threads, cap, Use::Ready)
-        } else {
-            1
+        let work = match chunk.direction {
+            Direction::Restore => Work::Restore,
+            _ => Work::Kept,
         };
+        match ours {
+            true => self.choose_ways(work, config),
+            false => self.leave_ways_to_driver(),
+        }
         CREW.begin(now_ns, First::Copy, Phase::end_word());
         self.phase.open(&Opening {
             direction: chunk.direction,
@@ -212,5 +210,6 @@ impl State {
             expected: chunk.region.len,
             started_ns: now_ns,
         });
+        self.begin_ways();
     }
 }

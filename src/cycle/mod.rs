@@ -1,4 +1,4 @@
-//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`], [`faults`], [`staging`]), lets the buffer go or
+//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`], [`ways`], [`faults`], [`staging`]), lets the buffer go or
 //! does something to it ([`release`], [`give_back`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
 //! waited for but for a moment: who cannot have it passes the call on.
 
@@ -11,6 +11,7 @@ pub mod release;
 pub mod request;
 pub mod slots;
 mod staging;
+mod ways;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,6 +19,8 @@ use cudasnap_wire::{End, Mode, Step};
 
 use crate::buffer::Memory;
 use crate::copy::kernel::{choose, Isa, Kernel};
+use crate::copy::strategy::{Way, Ways};
+use crate::copy::tune::Tuner;
 use crate::crew::CREW;
 use crate::exclusive::{mark_at, Exclusive, Guard, Place};
 use crate::phase::Phase;
@@ -48,6 +51,12 @@ pub struct State {
     kernel: Kernel,
     /// Threads of the open phase, the caller included; 1 = plain copies by the caller.
     threads: u32,
+    /// The ways to copy in the open phase.
+    ways: Ways,
+    /// Which of them is best.
+    tuner: Tuner,
+    /// The way that the record tells of.
+    way: Way,
     /// Where only the caller may copy in this phase.
     faults: Faults,
     /// Whose lines may be flushed after the copy has returned.
@@ -97,6 +106,9 @@ impl State {
             phase: Phase::new(),
             kernel: Kernel::PORTABLE,
             threads: 1,
+            ways: Ways::only(Ways::DRIVER),
+            tuner: Tuner::settled(),
+            way: Ways::DRIVER,
             faults: Faults::new(),
             staging: Staging::new(),
             told_of_all: false,

@@ -7,7 +7,7 @@ use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 use crate::buffer::Memory;
 use crate::caller::{self, Caller};
 use crate::config::Config;
-use crate::cpus::{self, Use};
+use crate::copy::strategy::Work;
 use crate::crew::{First, CREW, STACKS};
 use crate::got::Libcuda;
 use crate::phase::{Opening, Phase};
@@ -136,7 +136,7 @@ impl State {
     ) -> sys::SysResult {
         self.mode = mode;
         self.from_kept = false;
-        self.threads = 1;
+        self.leave_ways_to_driver();
         // Kept memory and the driver's own would be more than the driver alone takes.
         self.drop_kept();
         let region = |start| Region {
@@ -172,13 +172,12 @@ impl State {
     fn give(&mut self, request: &Request<'_>) -> Result<usize, Step> {
         let memory = self.obtain(request)?;
         self.mode = Mode::On;
-        let usage = if self.from_kept {
-            Use::Kept
+        let work = if self.from_kept {
+            Work::Kept
         } else {
-            Use::Fresh
+            Work::Fresh
         };
-        let cap = record::get().thread_cap.load(Relaxed);
-        self.threads = cpus::threads(request.config.threads, cap, usage);
+        self.choose_ways(work, request.config);
         self.arm_prefault(&memory, request);
         self.open_checkpoint(request, memory.pages);
         if !request.slots.copies {
@@ -232,6 +231,7 @@ impl State {
             expected: request.args.len,
             started_ns: request.started_ns,
         });
+        self.begin_ways();
         self.phase.mapped(sys::now_ns());
     }
 

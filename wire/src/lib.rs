@@ -14,7 +14,7 @@ mod record;
 mod seq;
 mod sync;
 
-pub use names::{Direction, End, Mode, PageKind, Rest, Slot, SlotState, Step};
+pub use names::{Choice, Direction, End, Mode, PageKind, Rest, Slot, SlotState, Step, Strategy};
 pub use options::{OptionSpec, Options, OPTIONS};
 pub use record::{
     Buffer, Complaint, Counters, Phase, Record, Slots, BUILD_ID_BYTES, COMPLAINTS, HISTORY, MAGIC,

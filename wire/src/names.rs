@@ -79,6 +79,73 @@ numbered! {
 }
 
 numbered! {
+    /// How the copies of a phase were made. What each does for which direction is in the shim's `copy/strategy.rs`.
+    Strategy {
+        /// By the driver's own copy function.
+        Driver = 0 => "driver",
+        /// Checkpoint: non-temporal stores; each helper flushes its source lines after it has reported its part.
+        FlushLate = 1 => "flush-late",
+        /// Checkpoint: non-temporal stores; the source lines are flushed within the copy.
+        FlushWithin = 2 => "flush-within",
+        /// Checkpoint: non-temporal stores; nothing is flushed.
+        NoFlush = 3 => "no-flush",
+        /// Checkpoint: as `flush-late`; the source is prefetched past the second-level cache.
+        FlushLateAhead = 4 => "flush-late-ahead",
+        /// Restore: non-temporal stores.
+        NonTemporal = 5 => "non-temporal",
+        /// Either: ordinary stores, which leave the lines in the caches; nothing is flushed.
+        Plain = 6 => "plain",
+    }
+}
+
+/// Which strategy is asked for (`CUDASNAP_STRATEGY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The one that measured best, for each kind of phase.
+    Fixed,
+    /// Several take turns over the first copies of a phase, the best goes on.
+    Tune,
+    /// This one, in phases of its direction.
+    Only(Strategy),
+}
+
+impl Choice {
+    /// All that can be asked for.
+    pub fn all() -> impl Iterator<Item = Choice> {
+        let fixed = Strategy::ALL
+            .iter()
+            .copied()
+            .filter(|&strategy| strategy != Strategy::Driver);
+        [Choice::Fixed, Choice::Tune]
+            .into_iter()
+            .chain(fixed.map(Choice::Only))
+    }
+
+    /// The number in the record.
+    pub const fn number(self) -> u32 {
+        match self {
+            Choice::Fixed => 0,
+            Choice::Tune => 1,
+            Choice::Only(strategy) => strategy.number() + 1,
+        }
+    }
+
+    /// The value with this number; `None` when a newer shim wrote it.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Choice::all().find(|choice| choice.number() == number)
+    }
+
+    /// The option's value.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Choice::Fixed => "fixed",
+            Choice::Tune => "tune",
+            Choice::Only(strategy) => strategy.word(),
+        }
+    }
+}
+
+numbered! {
     /// How a phase ended. The first that happened counts.
     End {
         /// Still going on.

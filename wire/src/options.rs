@@ -18,7 +18,7 @@ pub struct OptionSpec {
 }
 
 /// All options. The position is the number of the option in a [`crate::Complaint`].
-pub const OPTIONS: [OptionSpec; 7] = [
+pub const OPTIONS: [OptionSpec; 8] = [
     OptionSpec {
         name: "CUDASNAP",
         values: "on, observe, off",
@@ -61,6 +61,12 @@ pub const OPTIONS: [OptionSpec; 7] = [
         default: "off",
         meaning: "what is written to stderr",
     },
+    OptionSpec {
+        name: "CUDASNAP_STRATEGY",
+        values: "fixed, tune, flush-late, flush-within, no-flush, flush-late-ahead, non-temporal, plain",
+        default: "fixed",
+        meaning: "how copies are made: as measured best on one machine; the best of several tried in each phase; one of them",
+    },
 ];
 
 /// The options in force, as numbers. Written once by the constructor.
@@ -83,8 +89,8 @@ pub struct Options {
     pub keep_max: AtomicU64,
     /// Length of the report path; 0 = no report.
     pub report_len: AtomicU32,
-    /// Keeps the layout free of padding.
-    pub reserved: AtomicU32,
+    /// [`crate::Choice`].
+    pub strategy: AtomicU32,
 }
 
 impl Options {
@@ -99,7 +105,7 @@ impl Options {
             log: AtomicU32::new(0),
             keep_max: AtomicU64::new(0),
             report_len: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            strategy: AtomicU32::new(0),
         }
     }
 }

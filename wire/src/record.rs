@@ -7,7 +7,7 @@ use crate::{Options, Seq, Slot, Step, OPTIONS};
 /// First eight bytes of a record: `CUDASNAP` in memory order.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CUDASNAP");
 /// Version of the layout; see the crate's documentation for when it is raised.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Name under which the shim exports its record.
 pub const SYMBOL: &str = "cudasnap_record";
 /// Room for the build id of the library, in bytes (SHA-1 takes 20, the rest is zero).
@@ -43,6 +43,10 @@ pub struct Phase {
     pub buffer: AtomicU32,
     /// 1 when the buffer was one kept from the cycle before, or a reserved one that was found full.
     pub kept: AtomicU32,
+    /// [`crate::Strategy`] of the copies; while several are tried, the one whose turn it is.
+    pub strategy: AtomicU32,
+    /// Strategies, and numbers of threads, that were tried in this phase before one was chosen; 0 = none: it was fixed.
+    pub tried: AtomicU32,
     /// Bytes that the driver asked for: the copies of a whole phase cover exactly this.
     pub expected: AtomicU64,
     /// Bytes of the buffer that were copied through the shim, each counted once.
@@ -88,6 +92,8 @@ impl Phase {
             threads: AtomicU32::new(0),
             buffer: AtomicU32::new(0),
             kept: AtomicU32::new(0),
+            strategy: AtomicU32::new(0),
+            tried: AtomicU32::new(0),
             expected: zero(),
             copied: zero(),
             copies: zero(),

@@ -57,7 +57,7 @@ macro_rules! words {
     };
 }
 
-words!(mode: Mode, pages: PageKind, direction: Direction, end: End, slot_state: SlotState);
+words!(mode: Mode, strategy: Strategy, pages: PageKind, direction: Direction, end: End, slot_state: SlotState);
 
 /// A phase; see [`wire::Phase`] for the meaning of each field. Times are nanoseconds, sizes bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -73,6 +73,8 @@ pub struct PhaseView {
     pub threads: u32,
     pub buffer: u32,
     pub kept: bool,
+    pub strategy: Word,
+    pub tried: u32,
     pub expected: u64,
     pub copied: u64,
     pub copies: u64,
@@ -99,6 +101,8 @@ impl PhaseView {
             threads: phase.threads.load(Relaxed),
             buffer: phase.buffer.load(Relaxed),
             kept: phase.kept.load(Relaxed) != 0,
+            strategy: strategy(&phase.strategy),
+            tried: phase.tried.load(Relaxed),
             expected: phase.expected.load(Relaxed),
             copied: phase.copied.load(Relaxed),
             copies: phase.copies.load(Relaxed),
@@ -210,6 +214,7 @@ pub struct OptionsView {
     pub reserve: bool,
     pub keep_max: u64,
     pub log: u32,
+    pub strategy: Word,
     pub report: bool,
 }
 
@@ -310,6 +315,9 @@ fn options(options: &wire::Options) -> OptionsView {
         reserve: options.keep.load(Relaxed) == wire::Rest::Reserve.number(),
         keep_max: options.keep_max.load(Relaxed),
         log: options.log.load(Relaxed),
+        strategy: Word::new(&options.strategy, |number| {
+            wire::Choice::from_number(number).map(wire::Choice::word)
+        }),
         report: options.report_len.load(Relaxed) != 0,
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::ValueHint;
-use cudasnap_wire::{Mode, OptionSpec, PageKind, Rest, OPTIONS};
+use cudasnap_wire::{Choice, Mode, OptionSpec, PageKind, Rest, OPTIONS};
 
 use crate::shim_library;
 
@@ -41,6 +41,9 @@ pub struct OptionArgs {
     /// CUDASNAP_LOG: what the library writes to stderr
     #[arg(long, value_name = "LEVEL", value_parser = words(LEVELS.into_iter()), ignore_case = true)]
     log: Option<String>,
+    /// CUDASNAP_STRATEGY: how copies are made: as fixed, the best of several tried in each phase, or one of them
+    #[arg(long, value_name = "HOW", value_parser = words(Choice::all().map(Choice::word)), ignore_case = true)]
+    strategy: Option<String>,
 }
 
 /// A variable to set, and its value.
@@ -56,6 +59,7 @@ impl OptionArgs {
             ("CUDASNAP_BUFFER", &self.buffer),
             ("CUDASNAP_KEEP_MAX", &self.keep_max),
             ("CUDASNAP_LOG", &self.log),
+            ("CUDASNAP_STRATEGY", &self.strategy),
         ];
         let texts = texts
             .into_iter()
@@ -124,6 +128,7 @@ pub fn understands(name: &str, value: &[u8]) -> bool {
         "CUDASNAP_KEEP_MAX" => size(value).is_some(),
         "CUDASNAP_REPORT" => value.first() == Some(&b'/') && value.len() < PATH_MAX,
         "CUDASNAP_LOG" => is_one(Box::new(LEVELS.into_iter())),
+        "CUDASNAP_STRATEGY" => is_one(Box::new(Choice::all().map(Choice::word))),
         _ => false,
     }
 }

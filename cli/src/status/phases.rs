@@ -120,7 +120,15 @@ pub fn split(phase: &PhaseView) -> String {
         .map(|(name, value)| format!("{name} {}", time(*value)))
         .collect();
     let threads = super::text::count(phase.threads as usize, "thread", "threads");
-    format!("{threads}: {}", words.join(", "))
+    format!("{threads}, {}: {}", strategy(phase), words.join(", "))
+}
+
+/// How the copies were made; whether that was fixed, or chosen among several.
+fn strategy(phase: &PhaseView) -> String {
+    match phase.tried {
+        0 => phase.strategy.to_string(),
+        tried => format!("{} ({tried} ways tried)", phase.strategy),
+    }
 }
 
 /// An age as people say it: seconds, minutes, hours, days.

@@ -1,0 +1,280 @@
+//! Pure: the ways to make the copies of a phase, which of them is taken, and which are worth a try.
+
+use cudasnap_wire::{Choice, Strategy};
+
+use super::kernel::{Copy, Flush, Kernel};
+
+/// Most ways that take turns in one phase.
+pub const MOST: usize = 6;
+
+/// What a phase copies between, as far as it decides how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// From the GPU into memory that is populated meanwhile.
+    Fresh,
+    /// From the GPU into memory that is there.
+    Kept,
+    /// To the GPU.
+    Restore,
+}
+
+/// What is possible in a phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// The loops of this CPU are more than the portable one.
+    pub streams: bool,
+    /// It can flush lines.
+    pub flushes: bool,
+    /// A flush may come after its copy: nobody can take the source away unseen.
+    pub late: bool,
+    /// Threads that measured best on one machine, or were asked for; the caller included.
+    pub threads: u32,
+    /// Threads that may be tried.
+    pub most_threads: u32,
+}
+
+/// A way to make copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Loop and flush.
+    pub strategy: Strategy,
+    /// Threads that copy, the caller included.
+    pub threads: u32,
+}
+
+/// The ways of a phase; the first is the one that goes on when none is better.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    ways: [Way; MOST],
+    count: usize,
+}
+
+impl Ways {
+    /// The driver's own.
+    pub const DRIVER: Way = Way {
+        strategy: Strategy::Driver,
+        threads: 1,
+    };
+
+    /// One way.
+    pub const fn only(way: Way) -> Self {
+        Ways {
+            ways: [way; MOST],
+            count: 1,
+        }
+    }
+
+    /// The ways that are asked for and possible.
+    pub fn new(choice: Choice, work: Work, means: &Means) -> Self {
+        let strategy = match choice {
+            Choice::Only(strategy) if fits(strategy, work, means) => strategy,
+            _ => fixed(work, means),
+        };
+        let one = Ways::only(Way {
+            strategy,
+            threads: means.threads,
+        });
+        match choice {
+            Choice::Tune => one.with_others(work, means),
+            _ => one,
+        }
+    }
+
+    fn with_others(mut self, work: Work, means: &Means) -> Self {
+        let first = self.get(0);
+        let others: &[Strategy] = match work {
+            Work::Fresh => &[Strategy::FlushWithin, Strategy::NoFlush],
+            Work::Kept => &[
+                Strategy::FlushLateAhead,
+                Strategy::FlushWithin,
+                Strategy::NoFlush,
+            ],
+            Work::Restore => &[Strategy::Plain],
+        };
+        for &strategy in others {
+            if strategy != first.strategy && fits(strategy, work, means) {
+                self.push(Way { strategy, ..first });
+            }
+        }
+        // While memory is populated, threads that do not copy have other work: their number is not the question.
+        if work != Work::Fresh {
+            for threads in [first.threads * 7 / 10, first.threads * 14 / 10] {
+                let threads = threads.clamp(1, means.most_threads);
+                if threads != first.threads {
+                    self.push(Way { threads, ..first });
+                }
+            }
+        }
+        self
+    }
+
+    fn push(&mut self, way: Way) {
+        if let Some(place) = self.ways.get_mut(self.count) {
+            *place = way;
+            self.count += 1;
+        }
+    }
+
+    /// How many there are: at least 1.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// One of them; the first for a number that is none.
+    pub fn get(&self, index: usize) -> Way {
+        let [first, ..] = self.ways;
+        self.ways.get(index).copied().unwrap_or(first)
+    }
+
+    /// Threads that the widest of them needs.
+    pub fn most_threads(&self) -> u32 {
+        let ways = self.ways.iter().take(self.count);
+        ways.map(|way| way.threads).max().unwrap_or(1)
+    }
+}
+
+/// What measured best on an H200 host; on another CPU a guess.
+const fn fixed(work: Work, means: &Means) -> Strategy {
+    match work {
+        _ if !means.streams => Strategy::Plain,
+        Work::Restore => Strategy::NonTemporal,
+        _ if means.flushes && means.late => Strategy::FlushLate,
+        _ if means.flushes => Strategy::FlushWithin,
+        _ => Strategy::NoFlush,
+    }
+}
+
+/// Whether a strategy means something for this work and is possible.
+fn fits(strategy: Strategy, work: Work, means: &Means) -> bool {
+    let checkpoint = work != Work::Restore;
+    match strategy {
+        Strategy::Driver => false,
+        Strategy::Plain => true,
+        Strategy::NonTemporal => means.streams && !checkpoint,
+        Strategy::NoFlush => means.streams && checkpoint,
+        Strategy::FlushWithin => means.streams && means.flushes && checkpoint,
+        Strategy::FlushLate | Strategy::FlushLateAhead => {
+            means.streams && means.flushes && means.late && checkpoint
+        }
+    }
+}
+
+/// The loop of a strategy for one copy, and what is left to do after it. `late` is what a flush after the copy may be done with: only
+/// where this very source may be flushed then.
+pub fn loops(strategy: Strategy, kernel: &Kernel, late: Option<Flush>) -> (Copy, Option<Flush>) {
+    match (strategy, late) {
+        (Strategy::FlushLate, Some(_)) => (kernel.keep, late),
+        (Strategy::FlushLateAhead, Some(_)) => (kernel.ahead, late),
+        (Strategy::FlushLate | Strategy::FlushLateAhead | Strategy::FlushWithin, _) => {
+            (kernel.flush, None)
+        }
+        (Strategy::NoFlush | Strategy::NonTemporal, _) => (kernel.keep, None),
+        (Strategy::Plain | Strategy::Driver, _) => (kernel.plain, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Means = Means {
+        streams: true,
+        flushes: true,
+        late: true,
+        threads: 10,
+        most_threads: 16,
+    };
+
+    fn words(choice: Choice, work: Work, means: &Means) -> Vec<(&'static str, u32)> {
+        let ways = Ways::new(choice, work, means);
+        let ways = (0..ways.count()).map(|index| ways.get(index));
+        ways.map(|way| (way.strategy.word(), way.threads)).collect()
+    }
+
+    #[test]
+    fn without_a_wish_there_is_one_way_and_it_is_possible() {
+        let fixed = |work, means: &Means| words(Choice::Fixed, work, means);
+        assert_eq!(fixed(Work::Fresh, &ALL), [("flush-late", 10)]);
+        assert_eq!(fixed(Work::Restore, &ALL), [("non-temporal", 10)]);
+        let told_late = Means { late: false, ..ALL };
+        assert_eq!(fixed(Work::Kept, &told_late), [("flush-within", 10)]);
+        let no_flush = Means {
+            flushes: false,
+            ..ALL
+        };
+        assert_eq!(fixed(Work::Kept, &no_flush), [("no-flush", 10)]);
+        let portable = Means {
+            streams: false,
+            ..ALL
+        };
+        assert_eq!(fixed(Work::Fresh, &portable), [("plain", 10)]);
+        assert_eq!(fixed(Work::Restore, &portable), [("plain", 10)]);
+    }
+
+    #[test]
+    fn one_strategy_holds_for_its_direction_and_where_it_is_possible() {
+        let only = |strategy, work, means: &Means| words(Choice::Only(strategy), work, means);
+        assert_eq!(
+            only(Strategy::NoFlush, Work::Fresh, &ALL),
+            [("no-flush", 10)]
+        );
+        assert_eq!(
+            only(Strategy::NoFlush, Work::Restore, &ALL),
+            [("non-temporal", 10)]
+        );
+        assert_eq!(only(Strategy::Plain, Work::Kept, &ALL), [("plain", 10)]);
+        let no_flush = Means {
+            flushes: false,
+            ..ALL
+        };
+        assert_eq!(
+            only(Strategy::FlushLate, Work::Kept, &no_flush),
+            [("no-flush", 10)]
+        );
+    }
+
+    #[test]
+    fn what_is_tried_begins_with_what_is_fixed_and_is_possible() {
+        let tuned = |work, means: &Means| words(Choice::Tune, work, means);
+        assert_eq!(
+            tuned(Work::Fresh, &ALL),
+            [("flush-late", 10), ("flush-within", 10), ("no-flush", 10)]
+        );
+        assert_eq!(
+            tuned(Work::Kept, &ALL),
+            [
+                ("flush-late", 10),
+                ("flush-late-ahead", 10),
+                ("flush-within", 10),
+                ("no-flush", 10),
+                ("flush-late", 7),
+                ("flush-late", 14)
+            ]
+        );
+        let small = Means {
+            threads: 2,
+            most_threads: 2,
+            ..ALL
+        };
+        assert_eq!(
+            tuned(Work::Restore, &small),
+            [("non-temporal", 2), ("plain", 2), ("non-temporal", 1)]
+        );
+        let portable = Means {
+            streams: false,
+            threads: 1,
+            most_threads: 1,
+            ..ALL
+        };
+        assert_eq!(tuned(Work::Kept, &portable), [("plain", 1)]);
+        assert_eq!(Ways::new(Choice::Tune, Work::Kept, &ALL).most_threads(), 14);
+    }
+
+    #[test]
+    fn no_source_is_flushed_late_that_may_not_be() {
+        let kernel = Kernel::PORTABLE;
+        for &strategy in Strategy::ALL {
+            assert!(loops(strategy, &kernel, None).1.is_none());
+        }
+    }
+}

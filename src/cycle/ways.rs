@@ -1,0 +1,98 @@
+//! Which way the copies of a phase are made: chosen when it opens, or found while it copies.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use cudasnap_wire::{Choice, Strategy};
+
+use crate::config::Config;
+use crate::copy::strategy::{Means, Way, Ways, Work};
+use crate::copy::tune::Tuner;
+use crate::cpus::{self, Use};
+use crate::crew::CREW;
+use crate::phase::Phase;
+use crate::record;
+
+use super::State;
+
+impl State {
+    /// Chooses threads and ways for a phase that opens. `told_of_all` and the loops are known.
+    pub(super) fn choose_ways(&mut self, work: Work, config: &Config) {
+        let cap = record::get().thread_cap.load(Relaxed);
+        let usage = match work {
+            Work::Fresh => Use::Fresh,
+            Work::Kept => Use::Kept,
+            Work::Restore => Use::Ready,
+        };
+        let threads = cpus::threads(config.threads, cap, usage);
+        let means = Means {
+            streams: self.kernel.streams,
+            flushes: self.kernel.rest.is_some(),
+            late: self.told_of_all,
+            threads,
+            most_threads: match config.strategy {
+                Choice::Tune => cpus::most_threads(config.threads, cap),
+                _ => threads,
+            },
+        };
+        self.ways = match self.foreign {
+            true => Ways::only(Way {
+                strategy: Strategy::Driver,
+                threads,
+            }),
+            false => Ways::new(config.strategy, work, &means),
+        };
+        self.threads = self.ways.most_threads();
+        self.tuner = Tuner::new(self.ways.count());
+    }
+
+    /// The driver copies by itself.
+    pub(super) fn leave_ways_to_driver(&mut self) {
+        self.threads = 1;
+        self.ways = Ways::only(Ways::DRIVER);
+        self.tuner = Tuner::settled();
+    }
+
+    /// Says in the record, and to the crew, how the first copy of the open phase will be made.
+    pub(super) fn begin_ways(&mut self) {
+        self.take_way(self.ways.get(0));
+    }
+
+    /// The way to make a copy of `len` bytes that begins now, with `rest` bytes of the phase to go.
+    pub(super) fn way_now(&mut self, now_ns: u64, len: usize, rest: u64) -> Way {
+        let was_settled = self.tuner.is_settled();
+        let way = self.ways.get(self.tuner.begins(now_ns, len, rest));
+        if way != self.way {
+            self.take_way(way);
+        }
+        if self.tuner.is_settled() && !was_settled {
+            self.keep_way(way);
+        }
+        way
+    }
+
+    fn take_way(&mut self, way: Way) {
+        self.way = way;
+        CREW.copy_with(way.threads.saturating_sub(1));
+        Phase::set_strategy(way.strategy, self.tried());
+    }
+
+    /// No more is tried: who is not needed leaves.
+    fn keep_way(&mut self, way: Way) {
+        self.threads = self.threads.min(way.threads);
+        CREW.reduce(self.threads.saturating_sub(1));
+        Phase::set_threads(self.threads);
+        log::debug!(
+            "of {} ways {} with {} threads is best",
+            self.tried(),
+            way.strategy.word(),
+            self.threads
+        );
+    }
+
+    fn tried(&self) -> u32 {
+        match self.ways.count() {
+            0 | 1 => 0,
+            several => several as u32,
+        }
+    }
+}
