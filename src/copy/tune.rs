@@ -40,6 +40,8 @@ pub struct Tuner {
     /// Nanoseconds of each way's blocks.
     took: [[u64; ROUNDS]; MOST],
     hopeless: [bool; MOST],
+    /// A way had a block.
+    tried: bool,
     chosen: bool,
 }
 
@@ -57,6 +59,7 @@ impl Tuner {
             counted_from_ns: 0,
             took: [[0; ROUNDS]; MOST],
             hopeless: [false; MOST],
+            tried: false,
             chosen: ways < 2,
         }
     }
@@ -69,6 +72,15 @@ impl Tuner {
     /// Whether no more is tried.
     pub const fn is_settled(&self) -> bool {
         self.chosen
+    }
+
+    /// How many ways were tried, or are being tried: 0 while, or where, there is no need or no time.
+    pub const fn tried(&self) -> usize {
+        if self.tried {
+            self.ways
+        } else {
+            0
+        }
     }
 
     /// A copy of `len` bytes begins, of a phase with `rest` bytes to go. Returns the way to make it.
@@ -116,6 +128,7 @@ impl Tuner {
             *place = took;
         }
         self.begun = 0;
+        self.tried = true;
         let Some(next) = self.next_in_round() else {
             self.end_round();
             return;
@@ -270,6 +283,13 @@ mod tests {
     fn a_short_phase_and_a_single_way_try_nothing() {
         assert_eq!(phase(4, 2_000, |way, _| [9, 1, 1, 1][way]), (0, 0, 18_000));
         assert_eq!(phase(1, 12_500, |_, _| 9).0, 0);
+        for (ways, rest, tried) in [(4, 2_000, 0), (1, 12_500, 0), (4, 12_500, 4)] {
+            let mut tuner = Tuner::new(ways);
+            (1..200).for_each(|now| {
+                tuner.begins(now, CHUNK, rest * CHUNK as u64);
+            });
+            assert_eq!(tuner.tried(), tried);
+        }
     }
 
     #[test]

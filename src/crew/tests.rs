@@ -234,6 +234,62 @@ fn an_idle_crew_leaves_and_a_later_copy_recruits_anew() {
     assert_eq!(LEFT.load(Ordering::Relaxed), End::Idle.number());
 }
 
+/// Copies that note whether a helper made them.
+static BY_HELPERS: AtomicU32 = AtomicU32::new(0);
+
+unsafe fn counted_copy(dst: *mut u8, src: *const u8, len: usize) {
+    BY_HELPERS.fetch_add(u32::from(helpers_of_this_thread()), Ordering::Relaxed);
+    // SAFETY: promised by the caller.
+    unsafe { (kernel().keep)(dst, src, len) };
+}
+
+#[test]
+fn who_is_not_in_the_team_takes_no_part_and_who_is_not_to_stay_leaves() {
+    let phase = Phase::begin();
+    let source = vec![7u8; 4 << 20];
+    let mut target = vec![0u8; source.len()];
+    let mut copy = || {
+        BY_HELPERS.store(0, Ordering::Relaxed);
+        target.fill(0);
+        let manner = manner(4, counted_copy);
+        // SAFETY: both vectors are as long as said.
+        unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), source.len(), &manner) };
+        assert!(target == source);
+        BY_HELPERS.load(Ordering::Relaxed)
+    };
+    // Something to populate keeps the crew.
+    CREW.prefault
+        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.copy_with(0);
+    phase.recruit(3);
+    for _ in 0..50 {
+        assert_eq!(copy(), 0);
+    }
+    CREW.copy_with(2);
+    let deadline = sys::now_ns() + PATIENCE_NS;
+    while copy() == 0 {
+        assert!(sys::now_ns() < deadline, "nobody helps");
+        phase.recruit(3);
+    }
+    CREW.reduce(1);
+    while CREW.tids[1..]
+        .iter()
+        .any(|tid| tid.load(Ordering::Acquire) != 0)
+    {
+        assert!(sys::now_ns() < deadline, "two helpers too many stay");
+        std::thread::yield_now();
+    }
+    // A phase that begins has all again.
+    CREW.begin(sys::now_ns(), First::Copy, &LEFT);
+    assert_eq!(CREW.team.load(Ordering::Relaxed), u32::MAX);
+    phase.recruit(3);
+    while CREW.alive() < 3 {
+        assert!(sys::now_ns() < deadline, "a helper does not stay");
+        phase.recruit(3);
+    }
+    CREW.prefault.disarm();
+}
+
 #[test]
 fn prefault_now_leaves_nothing_to_do() {
     let phase = Phase::begin();

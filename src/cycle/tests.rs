@@ -13,7 +13,7 @@ use crate::cycle::{release, request};
 use crate::got::Libcuda;
 use crate::request::MapArgs;
 use crate::{maps, resident, startup};
-use cudasnap_wire::{Direction, Rest};
+use cudasnap_wire::{Choice, Direction, Rest, Strategy};
 
 type CopyCall = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 type UnmapCall = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
@@ -259,6 +259,83 @@ fn a_reserved_buffer_is_empty_until_somebody_populates_it() {
     }
     release::drop_kept();
     assert_eq!(maps::writable(&[buffer as usize]), [false]);
+}
+
+/// How the current phase's copies were made, and how many ways were tried.
+fn strategy() -> (Option<Strategy>, u32) {
+    let phase = &record::get().current;
+    let number = phase.strategy.load(Relaxed);
+    (Strategy::from_number(number), phase.tried.load(Relaxed))
+}
+
+#[test]
+fn every_strategy_copies_right_and_is_told() {
+    let _turn = turn();
+    let flushes = crate::copy::kernel::detect().1;
+    for (seed, choice) in Choice::all().enumerate() {
+        let config = Config {
+            strategy: choice,
+            buffer: Rest::Keep,
+            ..Config::new()
+        };
+        let buffer = request(&config);
+        let mut bytes = pattern(seed + 1);
+        copies(Direction::Checkpoint, buffer, &mut bytes, CHUNK);
+        let checkpoint = strategy();
+        bytes.fill(0);
+        copies(Direction::Restore, buffer, &mut bytes, CHUNK);
+        assert!(bytes == pattern(seed + 1), "{}", choice.word());
+        // The program's mmap is not ours in this process: no flush may be late. Too few copies to try anything.
+        let fixed = match flushes {
+            true => Strategy::FlushWithin,
+            false => Strategy::NoFlush,
+        };
+        let told = match choice {
+            Choice::Only(only @ (Strategy::NoFlush | Strategy::Plain)) => only,
+            _ => fixed,
+        };
+        assert_eq!(checkpoint, (Some(told), 0), "{}", choice.word());
+        // The driver's copies have the options of the environment: none.
+        assert_eq!(strategy(), (Some(Strategy::NonTemporal), 0));
+        let fate = release::unmap(buffer as usize, LEN, &config, 0);
+        assert!(matches!(fate, release::Fate::Done(Ok(0))));
+    }
+    release::drop_kept();
+}
+
+/// The bytes are right while ways take turns; in the end one of them is told, with its threads.
+#[test]
+fn ways_take_turns_where_there_are_copies_enough() {
+    let _turn = turn();
+    let config = Config {
+        strategy: Choice::Tune,
+        buffer: Rest::Keep,
+        ..Config::new()
+    };
+    for seed in 1..3 {
+        // Fresh first, then kept.
+        let buffer = request(&config);
+        let mut bytes = pattern(seed);
+        copies(Direction::Checkpoint, buffer, &mut bytes, 8192);
+        let phase = &record::get().current;
+        let (checkpoint, tried) = strategy();
+        let strategies = 1 + u32::from(crate::copy::kernel::detect().1);
+        let threads_too = u32::from(cpus_here() > 1 && seed == 2);
+        match strategies + threads_too {
+            1 => assert_eq!(tried, 0),
+            expected => assert!(tried >= expected, "{tried}"),
+        }
+        assert!(
+            checkpoint.is_some_and(|way| way != Strategy::NonTemporal && way != Strategy::Driver)
+        );
+        assert!((1..=cpus_here()).contains(&phase.threads.load(Relaxed)));
+        bytes.fill(0);
+        copies(Direction::Restore, buffer, &mut bytes, 8192);
+        assert!(bytes == pattern(seed));
+        let fate = release::unmap(buffer as usize, LEN, &config, 0);
+        assert!(matches!(fate, release::Fate::Done(Ok(0))));
+    }
+    release::drop_kept();
 }
 
 #[test]

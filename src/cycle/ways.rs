@@ -73,7 +73,7 @@ impl State {
     fn take_way(&mut self, way: Way) {
         self.way = way;
         CREW.copy_with(way.threads.saturating_sub(1));
-        Phase::set_strategy(way.strategy, self.tried());
+        Phase::set_strategy(way.strategy, self.tuner.tried() as u32);
     }
 
     /// No more is tried: who is not needed leaves.
@@ -81,18 +81,12 @@ impl State {
         self.threads = self.threads.min(way.threads);
         CREW.reduce(self.threads.saturating_sub(1));
         Phase::set_threads(self.threads);
+        self.take_way(way);
         log::debug!(
-            "of {} ways {} with {} threads is best",
-            self.tried(),
+            "{} with {} threads, {} ways tried",
             way.strategy.word(),
-            self.threads
+            self.threads,
+            self.tuner.tried()
         );
-    }
-
-    fn tried(&self) -> u32 {
-        match self.ways.count() {
-            0 | 1 => 0,
-            several => several as u32,
-        }
     }
 }

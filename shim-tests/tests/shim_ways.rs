@@ -1,0 +1,115 @@
+//! The ways in which copies are made: each by itself, and several that take turns, under a driver whose staging buffers come round.
+
+use cudasnap_cli::record::view::PhaseView;
+use cudasnap_shim_tests::attack::{Attack, Outcome};
+use cudasnap_wire::{Choice, Strategy};
+
+fn run(choice: &str, threads: &str) -> Outcome {
+    let outcome = Attack::new("ways cycles")
+        .env("CUDASNAP_STRATEGY", choice)
+        .env("CUDASNAP_THREADS", threads)
+        .env("CUDASNAP_BUFFER", "keep")
+        .run();
+    assert_eq!(outcome.requests(), (3, 3));
+    assert_eq!(outcome.all_steps(), []);
+    outcome
+}
+
+/// Checkpoints and restores, in the order of their cycles.
+fn phases<'a>(outcome: &'a Outcome, direction: &str) -> Vec<&'a PhaseView> {
+    let history = outcome.record.history.iter();
+    let phases: Vec<_> = history
+        .filter(|phase| phase.direction.is(direction))
+        .collect();
+    assert_eq!(phases.len(), 3);
+    for (cycle, phase) in phases.iter().enumerate() {
+        assert!(
+            phase.end.is("covered") && phase.copied == phase.expected,
+            "{phase:?}"
+        );
+        assert_eq!(phase.kept, cycle > 0);
+    }
+    phases
+}
+
+/// A driver's flush may come late here: the exported mmap is the shim's, and so are libcuda's slots.
+#[cfg(target_arch = "x86_64")]
+fn flushes() -> bool {
+    let leaf = std::arch::x86_64::__cpuid_count(7, 0);
+    leaf.ebx & 1 << 23 != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn flushes() -> bool {
+    false
+}
+
+#[test]
+fn each_strategy_alone_copies_right_and_is_told() {
+    let fixed = if flushes() {
+        Strategy::FlushLate
+    } else {
+        Strategy::NoFlush
+    };
+    for choice in Choice::all().filter(|choice| *choice != Choice::Tune) {
+        let outcome = run(choice.word(), "2");
+        let [checkpoint, restore] = match choice {
+            Choice::Only(Strategy::Plain) => [Strategy::Plain; 2],
+            Choice::Only(Strategy::NonTemporal) | Choice::Fixed | Choice::Tune => {
+                [fixed, Strategy::NonTemporal]
+            }
+            Choice::Only(Strategy::NoFlush) => [Strategy::NoFlush, Strategy::NonTemporal],
+            Choice::Only(only) if flushes() => [only, Strategy::NonTemporal],
+            Choice::Only(_) => [fixed, Strategy::NonTemporal],
+        };
+        for (direction, strategy) in [("checkpoint", checkpoint), ("restore", restore)] {
+            for phase in phases(&outcome, direction) {
+                assert!(
+                    phase.strategy.is(strategy.word()),
+                    "{}: {phase:?}",
+                    choice.word()
+                );
+                assert_eq!((phase.tried, phase.threads), (0, 2), "{}", choice.word());
+            }
+        }
+    }
+}
+
+/// With two threads asked for, one thread alone is a way too where memory is there.
+#[test]
+fn several_take_turns_and_one_of_them_goes_on() {
+    let outcome = run("tune", "2");
+    let flushing = u32::from(flushes()) * 2;
+    for (cycle, phase) in phases(&outcome, "checkpoint").into_iter().enumerate() {
+        let expected = match cycle {
+            0 => 1 + flushing,
+            _ => 2 + flushing + u32::from(flushes()),
+        };
+        assert_eq!(
+            phase.tried,
+            if expected > 1 { expected } else { 0 },
+            "{phase:?}"
+        );
+        let known = ["flush-late", "flush-late-ahead", "flush-within", "no-flush"];
+        assert!(
+            known.iter().any(|word| phase.strategy.is(word)),
+            "{phase:?}"
+        );
+        assert!((1..=2).contains(&phase.threads));
+    }
+    for phase in phases(&outcome, "restore") {
+        assert_eq!(phase.tried, 3, "{phase:?}");
+        assert!(phase.strategy.is("non-temporal") || phase.strategy.is("plain"));
+        assert!((1..=2).contains(&phase.threads));
+    }
+}
+
+/// The caller alone has nothing to share, but has ways all the same.
+#[test]
+fn a_caller_alone_tries_ways_too() {
+    let outcome = run("tune", "1");
+    for phase in phases(&outcome, "restore") {
+        assert_eq!((phase.tried, phase.threads), (2, 1), "{phase:?}");
+    }
+    assert_eq!(outcome.record.counters.helpers_started, 0);
+}
