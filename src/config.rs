@@ -229,6 +229,7 @@ mod tests {
             threads: 9,
             buffer: Rest::Keep,
             keep_max: 9,
+            strategy: Choice::Tune,
             ..Config::new()
         };
         for (index, option) in OPTIONS.iter().enumerate() {
@@ -253,8 +254,13 @@ mod tests {
             ("CUDASNAP_KEEP_MAX", "3G"),
             ("CUDASNAP_REPORT", "/tmp/x"),
             ("CUDASNAP_LOG", "info"),
+            ("CUDASNAP_STRATEGY", "No-Flush"),
         ]);
         assert!(complaints.is_empty());
+        assert_eq!(
+            config.strategy,
+            Choice::Only(cudasnap_wire::Strategy::NoFlush)
+        );
         assert_eq!(config.mode, Mode::Observe);
         assert_eq!(
             (config.threads, config.pages, config.buffer),
@@ -275,6 +281,7 @@ mod tests {
             ("CUDASNAP_KEEP_MAX", "99999999999T"),
             ("CUDASNAP_REPORT", "relative"),
             ("CUDASNAP_LOG", "loud"),
+            ("CUDASNAP_STRATEGY", "driver"),
         ];
         let (config, complaints) = read(&bad);
         assert_eq!(config, Config::new());
@@ -330,7 +337,7 @@ mod tests {
         prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..80),
             "[0-9]{1,22}[kKmMgGtT]?".prop_map(String::into_bytes),
-            "(on|observe|off|thp|4k|hugetlb|driver|fresh|keep|Reserve|warn|info|DEBUG|Off)"
+            "(on|observe|off|thp|4k|hugetlb|driver|fresh|keep|Reserve|tune|plain|warn|info|DEBUG|Off)"
                 .prop_map(String::into_bytes),
             "/[a-z/]{0,600}".prop_map(String::into_bytes),
         ]

@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn every_option_of_the_table_has_an_argument_and_a_rule() {
-        let line = "--mode observe --threads 5 --pages 4k --buffer keep --keep-max 3G --report /tmp/x --log info";
+        let line = "--mode observe --threads 5 --pages 4k --buffer keep --keep-max 3G --report /tmp/x --log info --strategy tune";
         let mut names: Vec<_> = settings(line)
             .unwrap()
             .into_iter()

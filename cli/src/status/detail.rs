@@ -476,7 +476,7 @@ mod tests {
             "  library     /opt/cudasnap/0.1.0/libcudasnap.so\n",
             "  activity    active: 1 of 1 request answered, 0 phases\n",
             "  preload     first in LD_PRELOAD\n",
-            "  options     mode on, threads automatic, pages thp, buffer fresh, log off, no report\n",
+            "  options     mode on, threads automatic, pages thp, buffer fresh, strategy fixed, log off, no report\n",
             "  buffer      live, 9.15 GB at 0x7f0000000000; 9.15 GB resident, 99 % of it on transparent huge pages (asked for: thp)\n",
             "  last phases",
             "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 99.6 s ago\n",
@@ -549,10 +549,14 @@ mod tests {
             });
             shown(process, Paper::plain())
         };
-        assert!(said(0).contains(", buffer keep, log"), "{}", said(0));
+        assert!(
+            said(0).contains(", buffer keep, strategy fixed, log"),
+            "{}",
+            said(0)
+        );
         let most = said(1 << 30);
         assert!(
-            most.contains(", buffer keep, at most 1.07 GB, log"),
+            most.contains(", buffer keep, at most 1.07 GB, strategy fixed, log"),
             "{most}"
         );
     }

@@ -120,14 +120,15 @@ pub fn split(phase: &PhaseView) -> String {
         .map(|(name, value)| format!("{name} {}", time(*value)))
         .collect();
     let threads = super::text::count(phase.threads as usize, "thread", "threads");
-    format!("{threads}, {}: {}", strategy(phase), words.join(", "))
+    format!("{threads}{}: {}", strategy(phase), words.join(", "))
 }
 
-/// How the copies were made; whether that was fixed, or chosen among several.
+/// How the copies were made, unless by the driver, and how many ways were tried for that.
 fn strategy(phase: &PhaseView) -> String {
     match phase.tried {
-        0 => phase.strategy.to_string(),
-        tried => format!("{} ({tried} ways tried)", phase.strategy),
+        _ if phase.strategy.number == 0 => String::new(),
+        0 => format!(", {}", phase.strategy),
+        tried => format!(", {} ({tried} ways tried)", phase.strategy),
     }
 }
 
@@ -178,6 +179,7 @@ fn explain(step: Step) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::view::Word;
     use std::sync::atomic::Ordering::Relaxed;
 
     fn phase(change: impl FnOnce(&cudasnap_wire::Phase)) -> PhaseView {
@@ -203,6 +205,18 @@ mod tests {
             "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 12.0 s ago"
         );
         assert_eq!(split(&phase), "16 threads: mmap 2.00 ms");
+        let tried = PhaseView {
+            strategy: Word {
+                number: 1,
+                word: Some("flush-late"),
+            },
+            tried: 5,
+            ..phase.clone()
+        };
+        assert_eq!(
+            split(&tried),
+            "16 threads, flush-late (5 ways tried): mmap 2.00 ms"
+        );
         assert_eq!(ended_ago(&phase, 5), None, "another host's clock");
         let summary = Summary::of(&phase, 13_430_000_000);
         assert!(summary.effective && summary.ended_ago == Some(12.0));

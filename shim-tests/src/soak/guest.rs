@@ -99,7 +99,8 @@ fn specification(plan: &HostPlan, tools: &Tools) -> HostSpec {
         .with_env("CUDASIM_CONTEXT_MIB", &CONTEXT_MIB.to_string())
         .with_env("CUDASIM_DEVICE_MIB", "512")
         .with_env("CUDASNAP_THREADS", &plan.threads.to_string())
-        .with_env("CUDASNAP_PAGES", pages.word());
+        .with_env("CUDASNAP_PAGES", pages.word())
+        .with_env("CUDASNAP_STRATEGY", plan.strategy.word());
     if let Some(most) = plan.keep {
         spec = spec
             .with_env("CUDASNAP_BUFFER", "keep")

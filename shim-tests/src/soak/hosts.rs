@@ -1,6 +1,6 @@
 //! The hosts of a soak: what program with what options lives for which cycles. It follows from the seed alone.
 
-use cudasnap_wire::PageKind;
+use cudasnap_wire::{Choice, PageKind, Strategy};
 
 use super::kinds::Kind;
 use super::random::{dealt, Random};
@@ -45,6 +45,8 @@ pub struct HostPlan {
     pub pages: PageKind,
     /// `CUDASNAP_BUFFER=keep`, with `CUDASNAP_KEEP_MAX` in MiB.
     pub keep: Option<u64>,
+    /// `CUDASNAP_STRATEGY`
+    pub strategy: Choice,
     /// Whether other threads live in it that can allocate and fork.
     pub mates: bool,
 }
@@ -74,6 +76,19 @@ const PAGES: [PageKind; 12] = {
     pages[4] = PageKind::Hugetlb;
     pages
 };
+
+/// `CUDASNAP_STRATEGY`
+const STRATEGIES: [Choice; 9] = [
+    Choice::Fixed,
+    Choice::Fixed,
+    Choice::Fixed,
+    Choice::Tune,
+    Choice::Only(Strategy::FlushLateAhead),
+    Choice::Only(Strategy::FlushWithin),
+    Choice::Only(Strategy::NoFlush),
+    Choice::Only(Strategy::Plain),
+    Choice::Only(Strategy::NonTemporal),
+];
 
 /// Number of the host that a cycle belongs to, its first cycle, its life, whether it is rough.
 fn host_at(seed: u64, cycle: u64) -> (u64, u64, u64, bool) {
@@ -122,6 +137,7 @@ impl HostPlan {
             ),
             pages: dealt(seed, "pages", &PAGES, number),
             keep: dealt(seed, "keep", &KEEP, number),
+            strategy: dealt(seed, "strategy", &STRATEGIES, number),
             mates: dealt(seed, "mates", &[true, true, false], number),
         }
     }
