@@ -9,72 +9,12 @@ use cudasnap_cli::process::target::Target;
 use cudasnap_cli::record::{Located, RecordError};
 use serde::Serialize;
 
+use crate::arm::{Arm, Kind};
 use crate::cycle::{Cycle, Outcome};
 use crate::host::{Host, HostSpec};
 use crate::leaks::Growth;
 use crate::meet::Meet;
 use crate::split::{Split, Splits};
-
-/// What the shim is to do in an arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arm {
-    /// No shim.
-    Stock,
-    /// The shim with its defaults.
-    Shim,
-    /// The shim, keeping its buffer.
-    Keep,
-    /// The shim, only watching.
-    Observe,
-    /// The shim, switched off.
-    Off,
-}
-
-impl Arm {
-    /// All arms, by name.
-    pub const NAMES: [(&'static str, Arm); 5] = [
-        ("stock", Arm::Stock),
-        ("shim", Arm::Shim),
-        ("keep", Arm::Keep),
-        ("observe", Arm::Observe),
-        ("off", Arm::Off),
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(_, arm)| *arm == self)
-            .map_or("", |(name, _)| name)
-    }
-
-    /// The arm of this name.
-    pub fn from_name(name: &str) -> Option<Arm> {
-        Self::NAMES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, arm)| *arm)
-    }
-
-    fn options(self) -> Option<(&'static str, &'static str)> {
-        match self {
-            Arm::Stock | Arm::Shim => None,
-            Arm::Keep => Some(("CUDASNAP_BUFFER", "keep")),
-            Arm::Observe => Some(("CUDASNAP", "observe")),
-            Arm::Off => Some(("CUDASNAP", "off")),
-        }
-    }
-
-    /// Whether the driver's own loop copies: cycles take many times longer.
-    pub fn is_slow(self) -> bool {
-        !self.answers()
-    }
-
-    fn answers(self) -> bool {
-        matches!(self, Arm::Shim | Arm::Keep)
-    }
-}
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -184,11 +124,11 @@ struct Running {
 pub fn run(driver: &Driver, plan: &Plan) -> Result<RunResult, String> {
     let mut arms = Vec::new();
     for arm in &plan.arms {
-        arms.push(start(*arm, plan).map_err(|error| format!("{}: {error}", arm.name()))?);
+        arms.push(start(*arm, plan).map_err(|error| format!("{arm}: {error}"))?);
     }
     for round in 0..plan.cycles.max(plan.slow_cycles) {
         for running in &mut arms {
-            let name = running.arm.name();
+            let name = running.arm;
             let count = plan.cycles_of(running.arm);
             if round >= count {
                 continue;
@@ -204,20 +144,20 @@ pub fn run(driver: &Driver, plan: &Plan) -> Result<RunResult, String> {
 
 fn start(arm: Arm, plan: &Plan) -> Result<Running, Box<dyn std::error::Error>> {
     let mut spec = plan.host.clone();
-    if arm != Arm::Stock {
+    if !arm.is(Kind::Stock) {
         spec = spec.with_shim(&plan.shim);
     }
-    if let Some((name, value)) = arm.options() {
+    for (name, value) in arm.options() {
         spec = spec.with_env(name, value);
     }
     let mut host = Host::start(&spec, plan.patience)?;
     let target = Target::new(host.pid());
     let record = match Located::find(target) {
         Ok(located) => Some(located),
-        Err(RecordError::NotLoaded) if arm == Arm::Stock => None,
+        Err(RecordError::NotLoaded) if arm.is(Kind::Stock) => None,
         Err(error) => return Err(error.into()),
     };
-    if record.is_some() && arm == Arm::Stock {
+    if record.is_some() && arm.is(Kind::Stock) {
         return Err("the shim is preloaded by the surroundings".into());
     }
     // Asked before the first look at the memory too: the program's own buffers for comparing come with it.
@@ -252,7 +192,7 @@ impl Running {
             frozen: plan.frozen,
             limit: plan.patience,
         };
-        let name = self.arm.name();
+        let name = self.arm;
         let outcome = cycle.run_meeting(&|step| match &plan.meet {
             Some(meet) => meet.wait(&format!("{name}-{round}-{step}")),
             None => Ok(()),
@@ -288,8 +228,8 @@ fn finish(driver: &Driver, plan: &Plan, running: Vec<Running>) -> RunResult {
         };
         match arm.host.quit(plan.patience) {
             Ok(status) if status.success() => {}
-            Ok(status) => problems.push(format!("{}: ended with {status}", result.arm.name())),
-            Err(error) => problems.push(format!("{}: {error}", result.arm.name())),
+            Ok(status) => problems.push(format!("{}: ended with {status}", result.arm)),
+            Err(error) => problems.push(format!("{}: {error}", result.arm)),
         }
         arms.push(result);
     }
@@ -343,16 +283,16 @@ fn buffer_bytes(arms: &[ArmResult]) -> (u64, &'static str) {
 }
 
 fn judge(arms: &[ArmResult], busy: bool) -> Vec<String> {
-    let stock = arms.iter().find(|arm| arm.arm == Arm::Stock);
+    let stock = arms.iter().find(|arm| arm.arm.is(Kind::Stock));
     let mut problems = Vec::new();
     for arm in arms {
         for (number, row) in arm.rows.iter().enumerate() {
             let mut found = effect_problems(arm.arm, &row.outcome);
-            if arm.arm != Arm::Stock {
+            if !arm.arm.is(Kind::Stock) {
                 let beside = stock.and_then(|stock| stock.rows.get(number).or(stock.rows.last()));
                 let kept = row.outcome.record.as_ref().map(|record| &record.buffer);
                 let kept = kept
-                    .filter(|buffer| arm.arm == Arm::Keep && buffer.state.is("kept"))
+                    .filter(|buffer| arm.arm.is(Kind::Keep) && buffer.state.is("kept"))
                     .map(|buffer| buffer.mapped);
                 let beside = beside.map(|row| &row.growth);
                 found.extend(if busy {
@@ -367,7 +307,7 @@ fn judge(arms: &[ArmResult], busy: bool) -> Vec<String> {
                     .iter()
                     .map(|stray| format!("thread between the phases: {stray}")),
             );
-            let place = format!("{}, cycle {}", arm.arm.name(), number + 1);
+            let place = format!("{}, cycle {}", arm.arm, number + 1);
             problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
         }
     }
@@ -381,15 +321,15 @@ fn effect_problems(arm: Arm, outcome: &Outcome) -> Vec<String> {
         ("checkpoint", &outcome.checkpoint),
         ("restore", &outcome.restore),
     ] {
-        match (arm, phase) {
-            (Arm::Stock, _) | (Arm::Off, None) => {}
-            (Arm::Off, Some(_)) => problems.push(format!("{name}: recorded although off")),
+        match (arm.kind, phase) {
+            (Kind::Stock, _) | (Kind::Off, None) => {}
+            (Kind::Off, Some(_)) => problems.push(format!("{name}: recorded although off")),
             (_, None) => problems.push(format!("{name}: the shim recorded no phase")),
             (_, Some(phase)) if !phase.is_effective() => problems.push(format!(
                 "{name}: {} of {} bytes went through the shim",
                 phase.copied, phase.expected
             )),
-            (Arm::Observe, Some(phase)) if !phase.pages.is("driver") => {
+            (Kind::Observe, Some(phase)) if !phase.pages.is("driver") => {
                 problems.push(format!("{name}: pages {} although observing", phase.pages));
             }
             _ => {}
@@ -404,7 +344,7 @@ fn effect_problems(arm: Arm, outcome: &Outcome) -> Vec<String> {
             record.counters.answered
         ));
     }
-    let rest = if arm == Arm::Keep { "kept" } else { "none" };
+    let rest = if arm.is(Kind::Keep) { "kept" } else { "none" };
     if !record.buffer.state.is(rest) {
         problems.push(format!(
             "the buffer is {} after the cycle",

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::arm::{Arm, Kind};
 use crate::cycle::Times;
-use crate::run::{Arm, ArmResult, RunResult};
+use crate::run::{ArmResult, RunResult};
 
 /// Median; of an even number the mean of the middle two. `None` of nothing.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
@@ -34,7 +35,7 @@ pub fn ratios(result: &RunResult, arm: Arm) -> Option<(f64, f64)> {
         let found = result.arms.iter().find(|arm| arm.arm == wanted);
         found.and_then(medians)
     };
-    let (stock, other) = (of(Arm::Stock)?, of(arm)?);
+    let (stock, other) = (of(Kind::Stock.into())?, of(arm)?);
     Some((
         stock.checkpoint / other.checkpoint,
         stock.restore / other.restore,
@@ -45,9 +46,9 @@ pub fn ratios(result: &RunResult, arm: Arm) -> Option<(f64, f64)> {
 pub fn summary(result: &RunResult, name: &str) -> String {
     let bytes = result.bytes as f64 / 1e9;
     let times = |found: Option<&ArmResult>| found.and_then(medians);
-    let stock = times(result.arms.iter().find(|arm| arm.arm == Arm::Stock));
-    let shim = result.arms.iter().find(|arm| arm.arm == Arm::Shim);
-    let other = result.arms.iter().find(|arm| arm.arm != Arm::Stock);
+    let stock = times(result.arms.iter().find(|arm| arm.arm.is(Kind::Stock)));
+    let shim = result.arms.iter().find(|arm| arm.arm.is(Kind::Shim));
+    let other = result.arms.iter().find(|arm| !arm.arm.is(Kind::Stock));
     let other = times(shim.or(other));
     let pair = |step: fn(&Times) -> f64| {
         let (stock, other) = (stock.as_ref().map(step), other.as_ref().map(step));
@@ -103,9 +104,9 @@ fn table(out: &mut String, result: &RunResult) -> std::fmt::Result {
             line(out, arm.arm, "median", &times, result.bytes, "")?;
         }
     }
-    for arm in result.arms.iter().filter(|arm| arm.arm != Arm::Stock) {
+    for arm in result.arms.iter().filter(|arm| !arm.arm.is(Kind::Stock)) {
         if let Some((checkpoint, restore)) = ratios(result, arm.arm) {
-            let name = arm.arm.name();
+            let name = arm.arm;
             writeln!(
                 out,
                 "{name} against stock: checkpoint {checkpoint:.1}x, restore {restore:.1}x"
@@ -151,7 +152,7 @@ fn line(
     let rate = |seconds: f64| format!("{seconds:.3} ({:.1})", bytes as f64 / 1e9 / seconds);
     let line = format!(
         "{:<9}{cycle:>7}{:>9.3}{:>21}{:>21}{:>9.3}  {contents}",
-        arm.name(),
+        arm,
         times.lock,
         rate(times.checkpoint),
         rate(times.restore),

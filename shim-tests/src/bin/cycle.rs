@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use cudasnap_cli::driver::{kernel_driver_version, Driver};
+use cudasnap_shim_tests::arm::{Arm, Kind};
 use cudasnap_shim_tests::host::HostSpec;
 use cudasnap_shim_tests::meet::Meet;
-use cudasnap_shim_tests::run::{run, Arm, Plan, RunResult};
+use cudasnap_shim_tests::run::{run, Plan, RunResult};
 use cudasnap_shim_tests::table::{medians, ratios, render, summary};
 use serde_json::{json, Value};
 
@@ -23,8 +24,8 @@ struct Options {
     /// The shim's library.
     #[arg(long, default_value = "target/release/libcudasnap.so")]
     shim: PathBuf,
-    /// Arms, taken in turns: stock, shim, keep, observe, off.
-    #[arg(long, value_delimiter = ',', default_value = "stock,shim", value_parser = arm)]
+    /// Arms, taken in turns: stock, shim, keep, observe, off; the second and third also with a strategy: keep:tune.
+    #[arg(long, value_delimiter = ',', default_value = "stock,shim")]
     arms: Vec<Arm>,
     /// Cycles per arm.
     #[arg(long, default_value_t = 3)]
@@ -67,11 +68,6 @@ struct Options {
     program: Vec<OsString>,
 }
 
-fn arm(name: &str) -> Result<Arm, String> {
-    let names: Vec<&str> = Arm::NAMES.iter().map(|(name, _)| *name).collect();
-    Arm::from_name(name).ok_or_else(|| format!("not one of {}", names.join(", ")))
-}
-
 fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("not NAME=VALUE")?;
     Ok((name.into(), value.into()))
@@ -106,7 +102,7 @@ fn probe() -> Result<u8, String> {
 
 fn measure(options: Options) -> Result<u8, String> {
     let shim = std::path::absolute(&options.shim).map_err(|error| error.to_string())?;
-    let needs_shim = options.arms.iter().any(|arm| *arm != Arm::Stock);
+    let needs_shim = options.arms.iter().any(|arm| !arm.is(Kind::Stock));
     if needs_shim && !shim.exists() {
         return Err(format!("no shim at {}", shim.display()));
     }
@@ -157,7 +153,7 @@ fn report(result: &RunResult) -> Result<Value, String> {
     let medians: serde_json::Map<String, Value> = result
         .arms
         .iter()
-        .map(|arm| (arm.arm.name().into(), json!(medians(arm))))
+        .map(|arm| (arm.arm.to_string(), json!(medians(arm))))
         .collect();
     let ratios: serde_json::Map<String, Value> = result
         .arms
@@ -165,7 +161,7 @@ fn report(result: &RunResult) -> Result<Value, String> {
         .filter_map(|arm| Some((arm.arm, ratios(result, arm.arm)?)))
         .map(|(arm, (checkpoint, restore))| {
             let pair = json!({"checkpoint": checkpoint, "restore": restore});
-            (arm.name().into(), pair)
+            (arm.to_string(), pair)
         })
         .collect();
     value["medians"] = medians.into();

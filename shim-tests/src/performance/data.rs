@@ -102,6 +102,18 @@ struct RowFile {
 #[derive(Debug, Deserialize)]
 struct OutcomeFile {
     times: Times,
+    #[serde(default)]
+    checkpoint: Option<PhaseFile>,
+    #[serde(default)]
+    restore: Option<PhaseFile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PhaseFile {
+    #[serde(default)]
+    strategy: Value,
+    #[serde(default)]
+    threads: u32,
 }
 
 /// Cycles of one program in one or more arms.
@@ -121,9 +133,36 @@ impl Run {
     pub fn calls(&self, arm: &str, call: Call) -> Vec<(f64, Option<Split>)> {
         let rows = self.arms.iter().filter(|found| found.arm == arm);
         rows.flat_map(|found| &found.rows)
-            .filter(|row| arm != "keep" || row.split.checkpoint.is_some_and(|split| split.kept))
+            .filter(|row| !is_first_of_kept(arm, row))
             .map(|row| (call.seconds(&row.outcome.times), call.split(&row.split)))
             .collect()
+    }
+
+    /// Names of its arms.
+    pub fn arms(&self) -> impl Iterator<Item = &str> {
+        self.arms.iter().map(|found| &found.arm[..])
+    }
+
+    /// In which ways an arm's copies were made in the end, with how many threads, and how often.
+    pub fn ways(&self, arm: &str, call: Call) -> Vec<(String, usize)> {
+        let rows = self.arms.iter().filter(|found| found.arm == arm);
+        let rows = rows
+            .flat_map(|found| &found.rows)
+            .filter(|row| !is_first_of_kept(arm, row));
+        let mut ways = BTreeMap::new();
+        for row in rows {
+            let phase = match call {
+                Call::Checkpoint => &row.outcome.checkpoint,
+                Call::Restore => &row.outcome.restore,
+            };
+            if let Some(phase) = phase {
+                let strategy = phase.strategy.as_str().unwrap_or("unknown");
+                *ways
+                    .entry(format!("{strategy} {}", phase.threads))
+                    .or_default() += 1;
+            }
+        }
+        ways.into_iter().collect()
     }
 
     /// Times of an arm's calls.
@@ -158,6 +197,12 @@ impl Run {
             ..*splits.first()?
         })
     }
+}
+
+/// The first cycle of an arm that keeps its buffer makes it.
+fn is_first_of_kept(arm: &str, row: &RowFile) -> bool {
+    let is_kept = row.split.checkpoint.is_some_and(|split| split.kept);
+    (arm == "keep" || arm.starts_with("keep:")) && !is_kept
 }
 
 /// All parts.

@@ -6,6 +6,7 @@ mod figure;
 mod plots;
 mod reach;
 mod tables;
+mod tuning;
 
 pub use data::{Limit, Measured};
 pub use plots::{plot_sizes, plot_splits};

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::data::{Call, Measured, Run};
 use super::reach::{pick, rows, whole, Spread};
+use super::tuning::tunings;
 use crate::split::Split;
 use crate::table::median;
 
@@ -22,6 +23,7 @@ pub fn markdown(measured: &Measured) -> Result<String, String> {
     let _ = sizes(&mut out, measured)?;
     let _ = left(&mut out, measured)?;
     let _ = small(&mut out, measured)?;
+    let _ = tuning(&mut out, measured)?;
     let _ = complaints(&mut out, measured)?;
     Ok(out)
 }
@@ -194,6 +196,47 @@ fn small(out: &mut String, measured: &Measured) -> Result<std::fmt::Result, Stri
                 write!(out, "{}", cells.unwrap_or_else(|| "| - | - ".into()))?;
             }
             writeln!(out, "|")?;
+        }
+        writeln!(out)
+    })())
+}
+
+/// Nothing where nothing was measured: the other tables are of another part.
+fn tuning(out: &mut String, measured: &Measured) -> Result<std::fmt::Result, String> {
+    let found = tunings(measured)?;
+    if found.is_empty() {
+        return Ok(Ok(()));
+    }
+    Ok((|| {
+        writeln!(out, "### Self-tuning\n")?;
+        writeln!(out, "Seconds, medians of cycles that took turns. Loss: what a tuned cycle took more than the best fixed way's of the same round, median")?;
+        writeln!(out, "and 95 % interval, in percent.\n")?;
+        writeln!(out, "| process | | fixed ways | tuned | loss | pairs | went on with |\n|---|---|---|---|---|---|---|")?;
+        for row in &found {
+            let fixed: Vec<String> = row
+                .fixed
+                .iter()
+                .map(|(way, time)| format!("{way} {time:.3}"))
+                .collect();
+            let chosen: Vec<String> = row
+                .chosen
+                .iter()
+                .map(|(way, count)| format!("{way} ({count})"))
+                .collect();
+            let (loss, low, high) = row.loss;
+            writeln!(
+                out,
+                "| {} | {} | {} | {:.3} | {:+.1} ({:+.1} to {:+.1}) | {} | {} |",
+                gib(row.mib),
+                row.what,
+                fixed.join(", "),
+                row.tuned,
+                loss * 100.0,
+                low * 100.0,
+                high * 100.0,
+                row.pairs,
+                chosen.join(", ")
+            )?;
         }
         writeln!(out)
     })())

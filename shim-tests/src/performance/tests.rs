@@ -72,6 +72,46 @@ fn ratios_are_against_the_pinned_rate_of_the_same_part() {
 }
 
 #[test]
+fn tuning_is_compared_with_the_best_fixed_way_of_the_same_round() {
+    let mut all = measured();
+    let row = |seconds: f64, strategy: &str| {
+        let mut row = row(seconds, 1.0, true);
+        row["outcome"]["checkpoint"] = json!({"strategy": strategy, "threads": 14});
+        row
+    };
+    // The machine gets slower from round to round: in pairs that does not count.
+    let arm = |factor: f64, way: &str| -> Vec<Value> {
+        let rounds = (0..10).map(|round| row((1.0 + f64::from(round)) * factor, way));
+        let mut first = row(90.0, way);
+        first["split"]["checkpoint"]["kept"] = json!(false);
+        std::iter::once(first).chain(rounds).collect()
+    };
+    let result = run(&[
+        ("keep:fixed", arm(1.1, "flush-late")),
+        ("keep:plain", arm(1.0, "plain")),
+        ("keep:tune", arm(1.02, "plain")),
+    ]);
+    all.parts[0].steps.insert(
+        "tunekept-12288".into(),
+        serde_json::from_value(step(result)).unwrap(),
+    );
+    let found = super::tuning::tunings(&all).unwrap();
+    assert_eq!(found.len(), 2);
+    let checkpoint = &found[0];
+    assert_eq!(checkpoint.what, "checkpoint, kept buffer");
+    assert_eq!(checkpoint.pairs, 10);
+    for value in [checkpoint.loss.0, checkpoint.loss.1, checkpoint.loss.2] {
+        assert!((value - 0.02).abs() < 1e-9, "{checkpoint:?}");
+    }
+    assert_eq!(checkpoint.chosen, [("plain 14".to_string(), 10)]);
+    let text = markdown(&all).unwrap();
+    assert!(
+        text.contains("| 12 GiB | checkpoint, kept buffer | fixed 6.050, plain 5.500 | 5.610 | +2.0 (+2.0 to +2.0) | 10 | plain 14 (10) |"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_wanted_size_is_taken_or_else_the_largest() {
     let runs = || measured().runs("size").unwrap();
     assert_eq!(pick(runs(), 24576).unwrap().0, 24576);
