@@ -30,6 +30,11 @@ const SHIM: RGBColor = RGBColor(0x1f, 0x9e, 0x89);
 /// Process that the time split shows.
 const SPLIT_MIB: u64 = 24 << 10;
 
+/// Height of the legend of the time split.
+const LEGEND: u32 = 56;
+/// Room below the last panel.
+const FOOT: u32 = 8;
+
 /// A bar: its pieces one after the other, and how long prefault went on beside them.
 struct Bar {
     name: &'static str,
@@ -77,13 +82,14 @@ pub fn plot_splits(measured: &Measured, path: &Path) -> Result<(), String> {
         panels.push((format!("{name} of {size}"), with_stock));
         panels.push((format!("{name} of {size}, without stock"), without));
     }
-    write(path, (900, 860), |area| {
-        let (top, rest) = area.split_vertically(56);
+    let height = |bars: &[Bar]| 84 + 26 * bars.len() as u32;
+    let all: u32 = panels.iter().map(|(_, bars)| height(bars)).sum();
+    write(path, (900, LEGEND + all + FOOT), |area| {
+        let (top, rest) = area.split_vertically(LEGEND);
         legend(&top)?;
         let mut left = rest;
         for (title, bars) in &panels {
-            let height = 84 + 26 * bars.len() as u32;
-            let (here, below) = left.split_vertically(height);
+            let (here, below) = left.split_vertically(height(bars));
             panel(&here, title, bars)?;
             left = below;
         }
@@ -215,8 +221,9 @@ pub fn plot_sizes(measured: &Measured, path: &Path) -> Result<(), String> {
             .flat_map(|(_, lines)| lines.iter().flat_map(|line| &line.2))
     };
     let bounds = Bounds {
-        x: range(all().map(|point| point.0)),
-        y: range(all().map(|point| point.1)),
+        // Room for the lines' names.
+        x: range(all().map(|point| point.0), 2.2),
+        y: range(all().map(|point| point.1), 1.5),
     };
     write(path, (900, 430), |area| {
         for (side, (title, lines)) in area.split_evenly((1, 2)).iter().zip(&panels) {
@@ -232,11 +239,11 @@ struct Bounds {
 }
 
 /// A range with some room around the values, for a logarithmic axis.
-fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
+fn range(values: impl Iterator<Item = f64>, room: f64) -> std::ops::Range<f64> {
     let (low, high) = values.fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| {
         (low.min(value), high.max(value))
     });
-    low / 1.3..high * 1.5
+    low / 1.3..high * room
 }
 
 /// 1, 2, 5, 10, ... within a range.
@@ -291,9 +298,8 @@ fn lines_over_size(
         if let Some(last) = points.last() {
             let (x, y) = chart.backend_coord(last);
             let origin = area.get_base_pixel();
-            // The line of the limit is labelled below, so that it does not touch its neighbour's.
-            let away = if *name == "limit" { 8 } else { -18 };
-            let at = (x - origin.0 - 34, y - origin.1 + away);
+            // Behind its end: lines that rise would cross a label above or below.
+            let at = (x - origin.0 + 8, y - origin.1 - 8);
             area.draw(&Text::new(*name, at, font(14).color(color)))?;
         }
     }
