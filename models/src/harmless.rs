@@ -79,7 +79,7 @@ pub const LIST: &[Harmless] = &[
         why: "who leaves reads nothing afterwards",
     },
     Harmless {
-        file: "src/crew/mod.rs",
+        file: "src/crew/job.rs",
         line: "self.copying.store(",
         kind: Kind::Weak,
         why: "a helper asks it only whether to stay",
@@ -109,13 +109,13 @@ pub const LIST: &[Harmless] = &[
         why: "only a wait: `alive` looks again before anything is unmapped",
     },
     Harmless {
-        file: "src/crew/mod.rs",
+        file: "src/crew/death.rs",
         line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
         kind: Kind::Weak,
         why: "the proof is the kernel's answer before it",
     },
     Harmless {
-        file: "src/crew/mod.rs",
+        file: "src/crew/death.rs",
         line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
         kind: Kind::Blind,
         why: "of a thread that does not exist the word changes only to 0, and only its recruiter gives it a new one",

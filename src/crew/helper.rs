@@ -2,7 +2,8 @@
 
 use cudasnap_wire::End;
 
-use super::{Crew, CREW, NAMED};
+use super::death::NAMED;
+use super::{Crew, CREW};
 use crate::sync::{spin_loop, Ordering};
 use crate::sys;
 
@@ -101,14 +102,9 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
 }
 
 /// A helper's name, `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.
-fn name(index: usize) -> [u8; 16] {
+pub(super) fn name(index: usize) -> [u8; 16] {
     let mut name = *b"csnap-00\0\0\0\0\0\0\0\0";
     name[6] = b'0' + (index / 10 % 10) as u8;
     name[7] = b'0' + (index % 10) as u8;
     name
-}
-
-/// Whether a thread may be that helper: it has its name, or the kernel does not tell.
-pub(super) fn may_be(index: usize, tid: u32) -> bool {
-    sys::name_of_thread(tid).is_none_or(|found| found == name(index))
 }

@@ -1,7 +1,10 @@
+use super::death::{may_be, NAMED};
 use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
+use crate::copy::plan;
 use crate::prefault::How;
+use crate::sync::spin_loop;
 use std::sync::MutexGuard;
 
 /// Whoever takes longer hangs; no promise about time is tested here.
@@ -322,7 +325,7 @@ fn a_helper_says_that_it_has_its_name() {
     for (helper, word) in words().into_iter().enumerate() {
         let (tid, number) = (&CREW.tids[helper], word & !NAMED);
         assert!(sys::thread_exists(sys::getpid(), number));
-        assert!(helper::may_be(helper, number) && !helper::may_be(helper + 2, number));
+        assert!(may_be(helper, number) && !may_be(helper + 2, number));
         assert!(!is_another(helper, tid, word) && !is_gone(tid, word));
     }
     CREW.prefault.disarm();
