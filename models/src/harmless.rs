@@ -55,19 +55,19 @@ pub const LIST: &[Harmless] = &[
         why: "the counter is a hint: what it hands out twice is claimed once, what it skips is found by the last look",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/prefault.rs",
         line: "match self.refused.load(Ordering::Acquire) {",
         kind: Kind::Weak,
         why: "asked after `is_done`, whose acquire orders it",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/mod.rs",
         line: "let units = self.units.load(Ordering::Acquire);",
         kind: Kind::Weak,
         why: "the second look at `units` acquires too",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/mod.rs",
         line: "let still = self.units.load(Ordering::Acquire) == units;",
         kind: Kind::Weak,
         why: "the first look at `units` acquires too",
@@ -139,7 +139,7 @@ pub const LIST: &[Harmless] = &[
         why: "no model reads the word: it is the record's account of a phase, which src/phase.rs tests",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/mod.rs",
         line: "self.units.store(0, Ordering::Release);",
         kind: Kind::Weak,
         why: "the fence follows it, and nothing is published with it",

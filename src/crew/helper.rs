@@ -39,7 +39,7 @@ impl Crew {
                 .born_ns
                 .load(Ordering::Relaxed)
                 .saturating_add(UNUSED_NS);
-        if over || self.prefault.is_done() {
+        if over || self.pages.is_done() {
             return End::NoCopy;
         }
         End::Running
@@ -80,7 +80,7 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
         seen = generation;
         let copying = CREW.last_copy_ns.load(Ordering::Relaxed) != 0
             || CREW.copying.load(Ordering::Relaxed) != 0;
-        if CREW.prefault.step(copying) {
+        if CREW.pages.step(copying) {
             idle = 0;
             continue;
         }

@@ -4,7 +4,7 @@
 //! touch no thread-local storage (they share the caller's) and cannot panic. The caller can finish every job alone; it
 //! waits only for a part that a live helper has begun. See docs/crew.md for the protocol and why no state is lost.
 //!
-//! Here: how they are born and sent away. `helper` is the life of one, `job` a copy with all of them, `units` their prefault, `flush` what they
+//! Here: how they are born and sent away. `helper` is the life of one, `job` a copy with all of them, `units` their prefault or freeing, `flush` what they
 //! put off, `death` the proof that one is gone.
 
 mod death;
@@ -16,7 +16,7 @@ mod units;
 use cudasnap_wire::End;
 
 use crate::board::Board;
-use crate::prefault::Prefault;
+use crate::pages::Pages;
 use crate::sync::{constructor, shared, words, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys;
 
@@ -38,8 +38,8 @@ pub struct Crew {
     /// A helper leaves when this is not the number it was born with.
     epoch: AtomicU32,
     board: Board,
-    /// What to populate while there is nothing to copy.
-    pub prefault: Prefault,
+    /// What to prefault, or free, while there is nothing to copy.
+    pub pages: Pages,
     flushes: flush::Flushes,
     tids: [AtomicU32; HELPERS],
     born_ns: AtomicU64,
@@ -83,7 +83,7 @@ impl Crew {
             Crew {
                 epoch: AtomicU32::new(0),
                 board: Board::new(),
-                prefault: Prefault::new(),
+                pages: Pages::new(),
                 flushes: flush::Flushes::new(),
                 tids: words![AtomicU32::new(0); HELPERS],
                 born_ns: AtomicU64::new(0),
@@ -165,7 +165,7 @@ impl Crew {
         for tid in &self.tids {
             tid.store(0, Ordering::Relaxed);
         }
-        self.prefault.forget_threads();
+        self.pages.forget_threads();
         self.flushes.forget();
     }
 

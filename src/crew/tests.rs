@@ -3,7 +3,7 @@ use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
 use crate::copy::plan;
-use crate::prefault::How;
+use crate::pages::How;
 use crate::sync::spin_loop;
 use std::sync::MutexGuard;
 
@@ -24,7 +24,7 @@ impl Phase {
         let stacks =
             unsafe { sys::mmap(0, STACKS, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }
                 .unwrap();
-        CREW.prefault.disarm();
+        CREW.pages.disarm();
         CREW.begin(sys::now_ns(), First::Request, &LEFT);
         Phase {
             stacks,
@@ -76,8 +76,7 @@ fn helpers_of_this_process() -> Vec<String> {
 fn copies_of_every_length_are_right_and_nobody_stays() {
     let phase = Phase::begin();
     // Something to populate keeps the crew from leaving before the first copy.
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     assert_eq!(
         phase.recruit(3),
         Recruited {
@@ -108,7 +107,7 @@ fn copies_of_every_length_are_right_and_nobody_stays() {
             assert!(target == source[..len], "{len}");
         }
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
     assert_eq!(CREW.dismiss(), 0);
     assert!(helpers_of_this_process().is_empty());
 }
@@ -151,8 +150,7 @@ unsafe fn copy_behind_a_helper(dst: *mut u8, src: *const u8, len: usize) {
 fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
     let phase = Phase::begin();
     // Something to populate keeps the crew from leaving before the first copy.
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     phase.recruit(2);
     // No more parts than one helper can put off: with more it would flush one before it is reported, and never end here.
     let source = vec![7u8; flush::PUT_OFF * plan::PART];
@@ -177,7 +175,7 @@ fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
         assert!(!CREW.is_flushing(start, len));
         assert_eq!(FLUSHED.load(Ordering::Acquire), flush::PUT_OFF as u32);
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
     assert_eq!(CREW.dismiss(), 0);
 }
 
@@ -237,17 +235,17 @@ fn an_idle_crew_leaves_and_a_later_copy_recruits_anew() {
 }
 
 #[test]
-fn prefault_now_leaves_nothing_to_do() {
+fn finished_units_leave_nothing_to_do() {
     let phase = Phase::begin();
     let len = 16 << 20;
     // SAFETY: a new mapping anywhere.
     let start =
         unsafe { sys::mmap(0, len, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }.unwrap();
-    CREW.prefault.arm(start, len, len, How::TouchSmall, 1);
+    CREW.pages.arm(start, len, len, How::TouchSmall, 1);
     phase.recruit(2);
-    CREW.prefault_now();
-    assert!(CREW.prefault.is_done());
-    assert_eq!(CREW.prefault.bytes(), len as u64);
+    CREW.finish_units();
+    assert!(CREW.pages.is_done());
+    assert_eq!(CREW.pages.bytes(), len as u64);
     assert_eq!(CREW.dismiss(), 0);
     // SAFETY: the crew is gone.
     unsafe { sys::munmap(start, len) }.unwrap();
@@ -258,8 +256,7 @@ fn prefault_now_leaves_nothing_to_do() {
 #[test]
 fn helpers_are_named_and_block_every_signal() {
     let phase = Phase::begin();
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     phase.recruit(2);
     // The copy makes it sure that both have begun: it is only over when the helpers could have been named.
     let deadline = sys::now_ns() + PATIENCE_NS;
@@ -281,7 +278,7 @@ fn helpers_are_named_and_block_every_signal() {
             );
         }
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
 }
 
 /// A process checkpointer left the helper behind in the middle of a unit, and its number was given to a thread of the program.
@@ -301,11 +298,11 @@ fn a_thread_of_the_program_with_a_helpers_number_is_no_helper() {
     CREW.tids[5].store(number | NAMED, Ordering::Relaxed);
     assert_eq!(CREW.dismiss(), 0);
     CREW.tids[6].store(number | NAMED, Ordering::Relaxed);
-    CREW.prefault.pretend_busy();
-    CREW.wait_for_prefault();
+    CREW.pages.pretend_busy();
+    CREW.wait_for_units();
     assert_eq!(CREW.alive(), 0);
     CREW.forget_units();
-    assert!(!CREW.prefault.is_busy());
+    assert!(!CREW.pages.is_busy());
     drop(end);
     thread.join().unwrap();
 }
@@ -313,8 +310,7 @@ fn a_thread_of_the_program_with_a_helpers_number_is_no_helper() {
 #[test]
 fn a_helper_says_that_it_has_its_name() {
     let phase = Phase::begin();
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     phase.recruit(2);
     let deadline = sys::now_ns() + PATIENCE_NS;
     let words = || [0, 1].map(|helper: usize| CREW.tids[helper].load(Ordering::Acquire));
@@ -328,5 +324,5 @@ fn a_helper_says_that_it_has_its_name() {
         assert!(may_be(helper, number) && !may_be(helper + 2, number));
         assert!(!is_another(helper, tid, word) && !is_gone(tid, word));
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
 }
