@@ -4,7 +4,7 @@ use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
 use crate::copy::plan;
 use crate::pages::How;
-use crate::sync::spin_loop;
+use crate::sync::{spin_loop, AtomicUsize};
 use std::sync::MutexGuard;
 
 /// Whoever takes longer hangs; no promise about time is tested here.
@@ -132,14 +132,20 @@ fn helpers_of_this_thread() -> bool {
         .any(|tid| tid.load(Ordering::Relaxed) & !NAMED == id)
 }
 
+static STACKS_AT: AtomicUsize = AtomicUsize::new(0);
+
 /// A copy whose caller takes its time, until a helper has put a flush off: on a machine of 2 CPUs it may copy all parts before a helper
-/// is awake.
+/// is awake. It recruits anew: on a busy machine the crew may have found itself idle since the last round.
 unsafe fn copy_behind_a_helper(dst: *mut u8, src: *const u8, len: usize) {
     let deadline = sys::now_ns() + PATIENCE_NS;
     while !helpers_of_this_thread()
         && CREW.flushes.by.load(Ordering::Acquire) == 0
         && sys::now_ns() < deadline
     {
+        if CREW.alive() == 0 {
+            // SAFETY: the stacks of the test's phase, which outlives the copy; nobody is on them.
+            unsafe { CREW.recruit(2, STACKS_AT.load(Ordering::Relaxed)) };
+        }
         sys::sched_yield();
     }
     // SAFETY: promised by the caller.
@@ -151,7 +157,7 @@ fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
     let phase = Phase::begin();
     // Something to populate keeps the crew from leaving before the first copy.
     CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
-    phase.recruit(2);
+    STACKS_AT.store(phase.stacks, Ordering::Relaxed);
     // No more parts than one helper can put off: with more it would flush one before it is reported, and never end here.
     let source = vec![7u8; flush::PUT_OFF * plan::PART];
     let mut target = vec![0u8; source.len()];
