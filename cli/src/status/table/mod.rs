@@ -4,11 +4,12 @@
 mod columns;
 mod room;
 
+use comfy_table::{presets, Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+
 use super::facts::{Process, Round};
 use super::judge::{Activity, State, Verdict};
 use super::notes;
 use super::text::Paper;
-use comfy_table::{presets, Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
 use columns::{Column, COLUMNS};
 use room::{fitting, GAP};
