@@ -1,9 +1,10 @@
 //! `cudasnap reserve`: fills the range that a process has reserved for its next checkpoint, from outside and slowly.
 //!
-//! * [`mod@fill`]: the loop. [`pace`]: its rate. [`pressure`]: whether there is memory to spare.
+//! * [`mod@fill`]: the loop; [`halt`]: why it ends early. [`pace`]: its rate. [`pressure`]: whether there is memory to spare.
 //! * [`range`]: the range in a process. [`populate`]: how its pages come without a byte being stored (docs/reserve.md).
 
 pub mod fill;
+pub mod halt;
 pub mod pace;
 pub mod populate;
 pub mod pressure;
@@ -25,7 +26,8 @@ use crate::selection::Selection;
 use crate::status::pages::Pages;
 use crate::units;
 
-use fill::{fill, Filled, Halt, Plan, Why};
+use fill::{fill, Filled, Plan};
+use halt::{Halt, Why};
 use populate::Populator;
 use pressure::Margins;
 use range::{Filling, Found, Missing};
