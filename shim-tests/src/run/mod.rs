@@ -1,4 +1,8 @@
-//! Runs that alternate cycles between arms: the same program without the shim and with it, in one run.
+//! Runs that alternate cycles between arms: the same program without the shim and with it, in one run. `judge` says what of it was not as it
+//! should be.
+
+mod arm;
+mod judge;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,72 +13,13 @@ use cudasnap_cli::process::target::Target;
 use cudasnap_cli::record::{Located, RecordError};
 use serde::Serialize;
 
+pub use arm::Arm;
+
 use crate::cycle::{Cycle, Outcome};
 use crate::host::{Host, HostSpec};
 use crate::leaks::Growth;
 use crate::meet::Meet;
 use crate::split::{Split, Splits};
-
-/// What the shim is to do in an arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arm {
-    /// No shim.
-    Stock,
-    /// The shim with its defaults.
-    Shim,
-    /// The shim, keeping its buffer.
-    Keep,
-    /// The shim, only watching.
-    Observe,
-    /// The shim, switched off.
-    Off,
-}
-
-impl Arm {
-    /// All arms, by name.
-    pub const NAMES: [(&'static str, Arm); 5] = [
-        ("stock", Arm::Stock),
-        ("shim", Arm::Shim),
-        ("keep", Arm::Keep),
-        ("observe", Arm::Observe),
-        ("off", Arm::Off),
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(_, arm)| *arm == self)
-            .map_or("", |(name, _)| name)
-    }
-
-    /// The arm of this name.
-    pub fn from_name(name: &str) -> Option<Arm> {
-        Self::NAMES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, arm)| *arm)
-    }
-
-    fn options(self) -> Option<(&'static str, &'static str)> {
-        match self {
-            Arm::Stock | Arm::Shim => None,
-            Arm::Keep => Some(("CUDASNAP_BUFFER", "keep")),
-            Arm::Observe => Some(("CUDASNAP", "observe")),
-            Arm::Off => Some(("CUDASNAP", "off")),
-        }
-    }
-
-    /// Whether the driver's own loop copies: cycles take many times longer.
-    pub fn is_slow(self) -> bool {
-        !self.answers()
-    }
-
-    fn answers(self) -> bool {
-        matches!(self, Arm::Shim | Arm::Keep)
-    }
-}
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -293,9 +238,9 @@ fn finish(driver: &Driver, plan: &Plan, running: Vec<Running>) -> RunResult {
         }
         arms.push(result);
     }
-    problems.extend(judge(&arms, plan.busy));
+    problems.extend(judge::problems(&arms, plan.busy));
     let (bytes, bytes_from) = buffer_bytes(&arms);
-    let verified = arms.iter().all(|arm| is_verified(&arm.rows));
+    let verified = arms.iter().all(|arm| judge::is_verified(&arm.rows));
     RunResult {
         device: driver.device_name(0).unwrap_or_default(),
         kernel_driver: kernel_driver_version(),
@@ -317,12 +262,6 @@ fn finish(driver: &Driver, plan: &Plan, running: Vec<Running>) -> RunResult {
     }
 }
 
-/// Whether nothing was ever wrong, and the last cycle was looked at.
-fn is_verified(rows: &[Row]) -> bool {
-    let last = rows.last().and_then(|row| row.wrong_words);
-    last == Some(0) && rows.iter().all(|row| row.wrong_words.unwrap_or(0) == 0)
-}
-
 /// The driver's LEN from a record, or else the largest growth of private memory.
 fn buffer_bytes(arms: &[ArmResult]) -> (u64, &'static str) {
     let rows = || arms.iter().flat_map(|arm| &arm.rows);
@@ -340,76 +279,4 @@ fn buffer_bytes(arms: &[ArmResult]) -> (u64, &'static str) {
             "mappings",
         ),
     }
-}
-
-fn judge(arms: &[ArmResult], busy: bool) -> Vec<String> {
-    let stock = arms.iter().find(|arm| arm.arm == Arm::Stock);
-    let mut problems = Vec::new();
-    for arm in arms {
-        for (number, row) in arm.rows.iter().enumerate() {
-            let mut found = effect_problems(arm.arm, &row.outcome);
-            if arm.arm != Arm::Stock {
-                let beside = stock.and_then(|stock| stock.rows.get(number).or(stock.rows.last()));
-                let kept = row.outcome.record.as_ref().map(|record| &record.buffer);
-                let kept = kept
-                    .filter(|buffer| arm.arm == Arm::Keep && buffer.state.is("kept"))
-                    .map(|buffer| buffer.mapped);
-                let beside = beside.map(|row| &row.growth);
-                found.extend(if busy {
-                    row.growth.leaks_of_busy(beside)
-                } else {
-                    row.growth.leaks(beside, kept)
-                });
-            }
-            found.extend(
-                row.outcome
-                    .strays
-                    .iter()
-                    .map(|stray| format!("thread between the phases: {stray}")),
-            );
-            let place = format!("{}, cycle {}", arm.arm.name(), number + 1);
-            problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
-        }
-    }
-    problems
-}
-
-/// Whether the shim did in this cycle what its arm says: proof that it was there, or that it kept out of the way.
-fn effect_problems(arm: Arm, outcome: &Outcome) -> Vec<String> {
-    let mut problems = Vec::new();
-    for (name, phase) in [
-        ("checkpoint", &outcome.checkpoint),
-        ("restore", &outcome.restore),
-    ] {
-        match (arm, phase) {
-            (Arm::Stock, _) | (Arm::Off, None) => {}
-            (Arm::Off, Some(_)) => problems.push(format!("{name}: recorded although off")),
-            (_, None) => problems.push(format!("{name}: the shim recorded no phase")),
-            (_, Some(phase)) if !phase.is_effective() => problems.push(format!(
-                "{name}: {} of {} bytes went through the shim",
-                phase.copied, phase.expected
-            )),
-            (Arm::Observe, Some(phase)) if !phase.pages.is("driver") => {
-                problems.push(format!("{name}: pages {} although observing", phase.pages));
-            }
-            _ => {}
-        }
-    }
-    let Some(record) = &outcome.record else {
-        return problems;
-    };
-    if (record.counters.answered > 0) != arm.answers() {
-        problems.push(format!(
-            "the shim answered {} requests",
-            record.counters.answered
-        ));
-    }
-    let rest = if arm == Arm::Keep { "kept" } else { "none" };
-    if !record.buffer.state.is(rest) {
-        problems.push(format!(
-            "the buffer is {} after the cycle",
-            record.buffer.state
-        ));
-    }
-    problems
 }
