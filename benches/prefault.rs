@@ -5,14 +5,14 @@ mod common;
 use std::time::{Duration, Instant};
 
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode, Throughput};
-use cudasnap::bench::{How, Memory, Prefault};
+use cudasnap::bench::{How, Memory, Pages};
 
 const LEN: usize = 256 << 20;
 
 /// Time to populate new memory of `LEN` bytes; mapping and unmapping it is not counted.
 fn populate(how: How, huge: bool, threads: usize) -> Duration {
     let memory = Memory::new(LEN, huge);
-    let prefault = Prefault::new();
+    let prefault = Pages::new();
     prefault.arm(memory.start(), LEN, LEN, how, u32::MAX);
     let start = Instant::now();
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! What the benches (`benches/`) measure of the library's inside. Nothing else uses it.
 
 pub use crate::copy::kernel;
-pub use crate::prefault::{How, Prefault};
+pub use crate::pages::{How, Pages};
 
 use core::sync::atomic::AtomicU32;
 
@@ -100,7 +100,7 @@ impl Crew {
             stacks: Memory::new(STACKS, false),
             helpers,
         };
-        CREW.prefault.disarm();
+        CREW.pages.disarm();
         crew.again();
         crew
     }

@@ -70,9 +70,9 @@ fn for_each_line(data: &[u8], mut each: impl FnMut(&[u8])) {
 
 /// The list of mappings: its lines, and which object each belongs to.
 pub fn maps(data: &[u8]) {
-    let mut walk = maps::Walk::default();
+    let mut walk = maps::object::Walk::default();
     for_each_line(data, |line| {
-        let path = maps::path_of(line);
+        let path = maps::line::path_of(line);
         assert!(path.is_empty() || line.windows(path.len()).any(|part| part == path));
         if let Some(mapping) = maps::parse_line(line) {
             let base = walk.take(&mapping);

@@ -56,7 +56,7 @@ fn overlapping(start: usize, len: usize) -> Option<(usize, usize)> {
 
 /// Whether a helper that somebody stopped may still touch some of a range that is no buffer any more.
 pub fn is_awaited(start: usize, len: usize) -> bool {
-    let in_unit = CREW.is_prefaulting() && CREW.prefault.touches(start, len);
+    let in_unit = CREW.is_at_a_unit() && CREW.pages.touches(start, len);
     in_unit || overlapping(start, len).is_some()
 }
 

@@ -49,9 +49,9 @@ pub enum Command {
     /// Makes a link named cuda-checkpoint to this program
     InstallLinks(links::Args),
     /// Prints completions for a shell
-    Completions(generate::CompletionArgs),
+    Completions(generate::completions::Args),
     /// Writes the man pages into a folder
-    Man(generate::ManArgs),
+    Man(generate::man::Args),
 }
 
 impl Command {
@@ -72,8 +72,8 @@ impl Command {
             Command::Drop(args) => control::drop(args),
             Command::Reserve(args) => reserve::run(args),
             Command::InstallLinks(args) => links::run(args),
-            Command::Completions(args) => generate::completions(args),
-            Command::Man(args) => generate::man(args),
+            Command::Completions(args) => generate::completions::run(args),
+            Command::Man(args) => generate::man::run(args),
         }
     }
 }

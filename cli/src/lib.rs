@@ -8,6 +8,7 @@
 //! * [`record`]: finds, copies and steers the record that the shim keeps in the target.
 //! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
 //!   [`control_groups`], [`cpus`]: limits on memory, CPUs and threads. [`signals`]: signals as messages.
+//!   [`per_process`], [`refusal`]: the report on several processes, why nothing was done for one.
 //! * [`shim_library`]: the library's file. [`units`], [`exit`], [`output`]: words, statuses,
 //!   stdout and stderr. [`foreign_text`], [`foreign_file`]: what others wrote, made harmless; opened without waiting for a pipe.
 //!
@@ -37,8 +38,10 @@ pub mod grammar;
 pub mod job;
 pub mod links;
 pub mod output;
+pub mod per_process;
 pub mod process;
 pub mod record;
+pub mod refusal;
 pub mod reserve;
 pub mod room;
 pub mod run;

@@ -55,19 +55,19 @@ pub const LIST: &[Harmless] = &[
         why: "the counter is a hint: what it hands out twice is claimed once, what it skips is found by the last look",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/prefault.rs",
         line: "match self.refused.load(Ordering::Acquire) {",
         kind: Kind::Weak,
         why: "asked after `is_done`, whose acquire orders it",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/mod.rs",
         line: "let units = self.units.load(Ordering::Acquire);",
         kind: Kind::Weak,
         why: "the second look at `units` acquires too",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/mod.rs",
         line: "let still = self.units.load(Ordering::Acquire) == units;",
         kind: Kind::Weak,
         why: "the first look at `units` acquires too",
@@ -79,7 +79,7 @@ pub const LIST: &[Harmless] = &[
         why: "who leaves reads nothing afterwards",
     },
     Harmless {
-        file: "src/crew/mod.rs",
+        file: "src/crew/job.rs",
         line: "self.copying.store(",
         kind: Kind::Weak,
         why: "a helper asks it only whether to stay",
@@ -109,13 +109,13 @@ pub const LIST: &[Harmless] = &[
         why: "only a wait: `alive` looks again before anything is unmapped",
     },
     Harmless {
-        file: "src/crew/mod.rs",
+        file: "src/crew/death.rs",
         line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
         kind: Kind::Weak,
         why: "the proof is the kernel's answer before it",
     },
     Harmless {
-        file: "src/crew/mod.rs",
+        file: "src/crew/death.rs",
         line: "let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);",
         kind: Kind::Blind,
         why: "of a thread that does not exist the word changes only to 0, and only its recruiter gives it a new one",
@@ -139,7 +139,7 @@ pub const LIST: &[Harmless] = &[
         why: "no model reads the word: it is the record's account of a phase, which src/phase.rs tests",
     },
     Harmless {
-        file: "src/prefault.rs",
+        file: "src/pages/mod.rs",
         line: "self.units.store(0, Ordering::Release);",
         kind: Kind::Weak,
         why: "the fence follows it, and nothing is published with it",

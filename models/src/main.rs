@@ -17,8 +17,8 @@ mod harmless;
 mod harness;
 mod models;
 mod mutate;
-#[path = "../../src/prefault.rs"]
-mod prefault;
+#[path = "../../src/pages/mod.rs"]
+mod pages;
 #[path = "../../src/region.rs"]
 mod region;
 #[path = "../../wire/src/seq.rs"]

@@ -4,7 +4,6 @@
 //! A host program speaks a line protocol: it prints `ready PID`, answers `sum` with `bad N` (wrong words counted) and ends on
 //! `quit`. The same programs run against the simulated driver and the real one.
 
-pub mod arm;
 pub mod attack;
 pub mod busy;
 pub mod captor;

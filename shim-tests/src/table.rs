@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::arm::{Arm, Kind};
 use crate::cycle::Times;
-use crate::run::{ArmResult, RunResult};
+use crate::run::{Arm, ArmResult, Kind, RunResult};
 
 /// Median; of an even number the mean of the middle two. `None` of nothing.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {

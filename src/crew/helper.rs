@@ -2,7 +2,8 @@
 
 use cudasnap_wire::End;
 
-use super::{Crew, CREW, NAMED};
+use super::death::NAMED;
+use super::{Crew, CREW};
 use crate::sync::{spin_loop, Ordering};
 use crate::sys;
 
@@ -38,7 +39,7 @@ impl Crew {
                 .born_ns
                 .load(Ordering::Relaxed)
                 .saturating_add(UNUSED_NS);
-        if over || self.prefault.is_done() {
+        if over || self.pages.is_done() {
             return End::NoCopy;
         }
         End::Running
@@ -87,7 +88,7 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
         seen = generation;
         let copying = CREW.last_copy_ns.load(Ordering::Relaxed) != 0
             || CREW.copying.load(Ordering::Relaxed) != 0;
-        if CREW.prefault.step(copying) {
+        if CREW.pages.step(copying) {
             idle = 0;
             continue;
         }
@@ -109,14 +110,9 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
 }
 
 /// A helper's name, `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.
-fn name(index: usize) -> [u8; 16] {
+pub(super) fn name(index: usize) -> [u8; 16] {
     let mut name = *b"csnap-00\0\0\0\0\0\0\0\0";
     name[6] = b'0' + (index / 10 % 10) as u8;
     name[7] = b'0' + (index % 10) as u8;
     name
-}
-
-/// Whether a thread may be that helper: it has its name, or the kernel does not tell.
-pub(super) fn may_be(index: usize, tid: u32) -> bool {
-    sys::name_of_thread(tid).is_none_or(|found| found == name(index))
 }

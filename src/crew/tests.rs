@@ -1,8 +1,10 @@
+use super::death::{may_be, NAMED};
 use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
-use crate::prefault::How;
-use crate::sync::AtomicUsize;
+use crate::copy::plan;
+use crate::pages::How;
+use crate::sync::{spin_loop, AtomicUsize};
 use std::sync::MutexGuard;
 
 /// Whoever takes longer hangs; no promise about time is tested here.
@@ -22,7 +24,7 @@ impl Phase {
         let stacks =
             unsafe { sys::mmap(0, STACKS, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }
                 .unwrap();
-        CREW.prefault.disarm();
+        CREW.pages.disarm();
         CREW.begin(sys::now_ns(), First::Request, &LEFT);
         Phase {
             stacks,
@@ -74,8 +76,7 @@ fn helpers_of_this_process() -> Vec<String> {
 fn copies_of_every_length_are_right_and_nobody_stays() {
     let phase = Phase::begin();
     // Something to populate keeps the crew from leaving before the first copy.
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     assert_eq!(
         phase.recruit(3),
         Recruited {
@@ -106,7 +107,7 @@ fn copies_of_every_length_are_right_and_nobody_stays() {
             assert!(target == source[..len], "{len}");
         }
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
     assert_eq!(CREW.dismiss(), 0);
     assert!(helpers_of_this_process().is_empty());
 }
@@ -176,6 +177,7 @@ fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
         assert!(!CREW.is_flushing(start, len));
         assert_eq!(FLUSHED.load(Ordering::Acquire), flush::PUT_OFF as u32);
     }
+    CREW.pages.disarm();
     assert_eq!(CREW.dismiss(), 0);
 }
 
@@ -258,8 +260,7 @@ fn who_is_not_in_the_team_takes_no_part_and_who_is_not_to_stay_leaves() {
         BY_HELPERS.load(Ordering::Relaxed)
     };
     // Something to populate keeps the crew.
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     CREW.copy_with(0);
     phase.recruit(3);
     for _ in 0..50 {
@@ -287,21 +288,21 @@ fn who_is_not_in_the_team_takes_no_part_and_who_is_not_to_stay_leaves() {
         assert!(sys::now_ns() < deadline, "a helper does not stay");
         phase.recruit(3);
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
 }
 
 #[test]
-fn prefault_now_leaves_nothing_to_do() {
+fn finished_units_leave_nothing_to_do() {
     let phase = Phase::begin();
     let len = 16 << 20;
     // SAFETY: a new mapping anywhere.
     let start =
         unsafe { sys::mmap(0, len, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) }.unwrap();
-    CREW.prefault.arm(start, len, len, How::TouchSmall, 1);
+    CREW.pages.arm(start, len, len, How::TouchSmall, 1);
     phase.recruit(2);
-    CREW.prefault_now();
-    assert!(CREW.prefault.is_done());
-    assert_eq!(CREW.prefault.bytes(), len as u64);
+    CREW.finish_units();
+    assert!(CREW.pages.is_done());
+    assert_eq!(CREW.pages.bytes(), len as u64);
     assert_eq!(CREW.dismiss(), 0);
     // SAFETY: the crew is gone.
     unsafe { sys::munmap(start, len) }.unwrap();
@@ -312,8 +313,7 @@ fn prefault_now_leaves_nothing_to_do() {
 #[test]
 fn helpers_are_named_and_block_every_signal() {
     let phase = Phase::begin();
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     phase.recruit(2);
     // The copy makes it sure that both have begun: it is only over when the helpers could have been named.
     let deadline = sys::now_ns() + PATIENCE_NS;
@@ -337,7 +337,7 @@ fn helpers_are_named_and_block_every_signal() {
             );
         }
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
 }
 
 /// A process checkpointer left the helper behind in the middle of a unit, and its number was given to a thread of the program.
@@ -357,11 +357,11 @@ fn a_thread_of_the_program_with_a_helpers_number_is_no_helper() {
     CREW.tids[5].store(number | NAMED, Ordering::Relaxed);
     assert_eq!(CREW.dismiss(), 0);
     CREW.tids[6].store(number | NAMED, Ordering::Relaxed);
-    CREW.prefault.pretend_busy();
-    CREW.wait_for_prefault();
+    CREW.pages.pretend_busy();
+    CREW.wait_for_units();
     assert_eq!(CREW.alive(), 0);
     CREW.forget_units();
-    assert!(!CREW.prefault.is_busy());
+    assert!(!CREW.pages.is_busy());
     drop(end);
     thread.join().unwrap();
 }
@@ -369,8 +369,7 @@ fn a_thread_of_the_program_with_a_helpers_number_is_no_helper() {
 #[test]
 fn a_helper_says_that_it_has_its_name() {
     let phase = Phase::begin();
-    CREW.prefault
-        .arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     phase.recruit(2);
     let deadline = sys::now_ns() + PATIENCE_NS;
     let words = || [0, 1].map(|helper: usize| CREW.tids[helper].load(Ordering::Acquire));
@@ -383,8 +382,8 @@ fn a_helper_says_that_it_has_its_name() {
     for (helper, word) in words().into_iter().enumerate() {
         let (tid, number) = (&CREW.tids[helper], word & !NAMED);
         assert!(sys::thread_exists(sys::getpid(), number));
-        assert!(helper::may_be(helper, number) && !helper::may_be(helper + 2, number));
+        assert!(may_be(helper, number) && !may_be(helper + 2, number));
         assert!(!is_another(helper, tid, word) && !is_gone(tid, word));
     }
-    CREW.prefault.disarm();
+    CREW.pages.disarm();
 }

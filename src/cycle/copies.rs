@@ -143,7 +143,7 @@ impl State {
             self.faults.none_in(chunk.other_side(), chunk.len);
         }
         if chunk.direction == Direction::Checkpoint {
-            CREW.prefault.copied_up_to(chunk.offset() + chunk.len);
+            CREW.pages.copied_up_to(chunk.offset() + chunk.len);
         }
     }
 

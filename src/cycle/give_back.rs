@@ -7,7 +7,7 @@ use crate::buffer::Memory;
 use crate::config::Config;
 use crate::cpus::{self, Use};
 use crate::crew::{First, CREW};
-use crate::prefault::How;
+use crate::pages::How;
 use crate::sync::{AtomicU32, Ordering};
 use crate::{hollow, record, sys};
 
@@ -50,16 +50,16 @@ impl State {
             return;
         }
         let len = stacks - memory.start;
-        CREW.prefault
+        CREW.pages
             .arm(memory.start, len, memory.mapped, How::Free, threads);
         CREW.begin(sys::now_ns(), First::Request, &LEFT);
         // SAFETY: the stacks are ours, behind what is freed; they are unmapped, or kept, when the crew is gone, or late.
         let recruited = unsafe { CREW.recruit(threads - 1, stacks) };
         let started = &record::get().counters.helpers_started;
         started.fetch_add(recruited.started.into(), Ordering::Relaxed);
-        CREW.prefault_now();
+        CREW.finish_units();
         (0..CREW.dismiss()).for_each(|_| record::step(cudasnap_wire::Step::HelperLate));
         CREW.forget_units();
-        CREW.prefault.disarm();
+        CREW.pages.disarm();
     }
 }

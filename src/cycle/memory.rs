@@ -4,7 +4,7 @@ use cudasnap_wire::{PageKind, Rest, Step};
 
 use crate::buffer::{self, Memory};
 use crate::crew::CREW;
-use crate::prefault::How;
+use crate::pages::How;
 use crate::{hollow, record, resident, room};
 
 use super::kept;
@@ -105,9 +105,9 @@ fn hugetlb(len: usize, tail: bool) -> Option<Memory> {
     }
     let memory = buffer::map_hugetlb(len).ok()?;
     let (start, mapped) = (memory.start, memory.mapped);
-    CREW.prefault.arm(start, mapped, mapped, How::Populate, 0);
-    CREW.prefault_now();
-    if CREW.prefault.is_done() && CREW.prefault.refusal().is_none() {
+    CREW.pages.arm(start, mapped, mapped, How::Populate, 0);
+    CREW.finish_units();
+    if CREW.pages.is_done() && CREW.pages.refusal().is_none() {
         return Some(memory);
     }
     let _ = hollow::dispose(&memory);

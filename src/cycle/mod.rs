@@ -140,12 +140,12 @@ impl State {
             (0..late).for_each(|_| record::step(Step::HelperLate));
         }
         CREW.forget_units();
-        let (bytes, done_ns) = (CREW.prefault.bytes(), CREW.prefault.finished_ns());
-        if self.phase.is_any_open() && CREW.prefault.was_slow() {
+        let (bytes, done_ns) = (CREW.pages.bytes(), CREW.pages.finished_ns());
+        if self.phase.is_any_open() && CREW.pages.was_slow() {
             record::step(Step::SlowHugePages);
         }
         self.phase.close(end, bytes, done_ns);
-        CREW.prefault.disarm();
+        CREW.pages.disarm();
     }
 
     /// Somebody has left the state in the middle. What it says is not to be relied on: the buffer is the driver's own from now

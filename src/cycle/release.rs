@@ -133,8 +133,8 @@ fn lose_while_busy(region: &Region) {
         CREW.dismiss();
     }
     // No helper begins anything on the range any more, whoever has the state.
-    if CREW.prefault.touches(region.start, region.mapped) {
-        CREW.prefault.disarm();
+    if CREW.pages.touches(region.start, region.mapped) {
+        CREW.pages.disarm();
     }
 }
 
@@ -212,7 +212,7 @@ pub fn disturb(addr: usize, len: usize) {
         }
     }
     // What comes there next may not be writable: a helper in the middle of a unit must be through before.
-    CREW.wait_for_prefault();
+    CREW.wait_for_units();
     hollow::wait_for(addr, len);
 }
 

@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::copy::strategy::Work;
 use crate::crew::{First, CREW, STACKS};
 use crate::got::Libcuda;
+use crate::pages::How;
 use crate::phase::{Opening, Phase};
-use crate::prefault::How;
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
@@ -185,7 +185,7 @@ impl State {
         }
         if request.slots.unmaps {
             self.keep_track(&memory, request);
-            if !CREW.prefault.is_done() {
+            if !CREW.pages.is_done() {
                 self.recruit();
             }
         } else {
@@ -208,15 +208,15 @@ impl State {
         let all_there = self.from_kept && request.config.keep_max == 0;
         // A late helper of the phase before may be in the middle of a unit, and would mix the old range with the new.
         if all_there || CREW.alive() > 0 {
-            CREW.prefault.disarm();
+            CREW.pages.disarm();
             return;
         }
         // Measured best with 15 helpers: 10 may prefault while copies go on (H200 host, 24 GiB, fresh memory: 0.83 to 0.88 s; 0.87 to
         // 0.94 with 9 or 8; 12 and 15 leave too few for the copies).
         let limit = (self.threads * 10 / 16).max(1);
-        CREW.prefault
+        CREW.pages
             .arm(memory.start, request.args.len, memory.mapped, how, limit);
-        CREW.prefault.copied_up_to(self.ready);
+        CREW.pages.copied_up_to(self.ready);
     }
 
     fn open_checkpoint(&mut self, request: &Request<'_>, pages: PageKind) {
@@ -261,8 +261,8 @@ impl State {
         if let Ok(stacks) = stacks {
             self.recruit_on(stacks);
         }
-        CREW.prefault_now();
-        let refusal = CREW.prefault.refusal();
+        CREW.finish_units();
+        let refusal = CREW.pages.refusal();
         self.phase.mapped(sys::now_ns());
         self.end_phase(End::NoCopy);
         if let Ok(start) = stacks {

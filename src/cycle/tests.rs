@@ -246,10 +246,10 @@ fn a_reserved_buffer_is_empty_until_somebody_populates_it() {
         let phase = &record::get().current;
         assert_eq!(phase.kept.load(Relaxed), u32::from(part == LEN));
         // The copies populate what prefault has not come to.
-        while CREW.prefault.step(false) {}
+        while CREW.pages.step(false) {}
         wait_until_alone();
-        assert!(CREW.prefault.bytes() <= (LEN - part) as u64, "{part}");
-        assert!(CREW.prefault.bytes() > 0 || part == LEN);
+        assert!(CREW.pages.bytes() <= (LEN - part) as u64, "{part}");
+        assert!(CREW.pages.bytes() > 0 || part == LEN);
         let mut bytes = pattern(part + 3);
         copies(Direction::Checkpoint, buffer, &mut bytes, CHUNK);
         bytes.fill(0);

@@ -18,20 +18,17 @@ pub mod sandbox;
 #[cfg(target_arch = "x86_64")]
 pub mod stopped;
 
-use std::fmt::Display;
-
 use clap::ValueEnum;
 use cudasnap_wire::Mode;
 use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::foreign_text::printable;
-use crate::output;
 use crate::process::identity::Identity;
-use crate::process::rights;
-use crate::process::target::MemoryError;
 use crate::record::{Control, Located, RecordError};
-use crate::selection::{Selection, SelectionError};
+use crate::refusal::{failed, not_selected, refusal, Refusal};
+use crate::selection::Selection;
+use crate::{output, per_process};
 
 /// A mode, as people write it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -101,13 +98,6 @@ struct ModeReport {
     errors: Vec<String>,
 }
 
-/// Why nothing was done for a process: one sentence, and the status that it means.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) text: String,
-    pub(crate) exit: Exit,
-}
-
 /// Prints or sets the mode of the next checkpoint.
 pub fn mode(args: &ModeArgs) -> Exit {
     let done = Identity::of(args.pid)
@@ -170,16 +160,6 @@ fn mode_text(report: &ModeReport, set: bool) -> String {
 }
 
 #[derive(Serialize)]
-struct DropReport {
-    schema: u32,
-    status: u8,
-    /// Why not, in sentences.
-    errors: Vec<String>,
-    /// Those for which it was done.
-    processes: Vec<DropLine>,
-}
-
-#[derive(Serialize)]
 struct DropLine {
     pid: i32,
     name: String,
@@ -194,26 +174,10 @@ pub fn drop(args: &DropArgs) -> Exit {
         Err(errors) => (Vec::new(), errors.iter().map(not_selected).collect()),
     };
     let exit = drop_exit(lines.len(), &refusals);
-    let errors: Vec<String> = refusals.into_iter().map(|refusal| refusal.text).collect();
-    errors.iter().for_each(output::complain);
-    if args.json {
-        let report = DropReport {
-            schema: 1,
-            status: exit.status(),
-            errors,
-            processes: lines,
-        };
-        return output::say_json(&report, exit);
-    }
-    let texts = lines.iter().map(|line| {
+    per_process::report(lines, refusals, exit, args.json, |line| {
         let name = printable(&line.name);
         format!("{} ({name}): {}", line.pid, printable(&line.dropped.text()))
-    });
-    let text = texts.collect::<Vec<_>>().join("\n");
-    if text.is_empty() {
-        return exit;
-    }
-    output::say(&text, exit)
+    })
 }
 
 fn drop_each(processes: &[Identity]) -> (Vec<DropLine>, Vec<Refusal>) {
@@ -240,32 +204,6 @@ fn drop_exit(done: usize, refusals: &[Refusal]) -> Exit {
         Some(first) if refusals.iter().all(|other| other.exit == first.exit) => first.exit,
         Some(_) => Exit::Failed,
     }
-}
-
-pub(crate) fn failed(error: &dyn Display) -> Refusal {
-    Refusal {
-        text: error.to_string(),
-        exit: Exit::Failed,
-    }
-}
-
-pub(crate) fn not_selected(error: &SelectionError) -> Refusal {
-    let denied = matches!(error, SelectionError::NoCudaBelow { denied, .. } if *denied > 0);
-    Refusal {
-        text: error.to_string(),
-        exit: if denied { Exit::Refused } else { Exit::Failed },
-    }
-}
-
-/// Why there is no record to work on.
-pub(crate) fn refusal(pid: i32, error: &RecordError) -> Refusal {
-    if *error == RecordError::Memory(MemoryError::Denied) {
-        return Refusal {
-            text: rights::missing(pid).to_string(),
-            exit: Exit::Refused,
-        };
-    }
-    failed(&format_args!("process {pid}: {error}"))
 }
 
 #[cfg(test)]

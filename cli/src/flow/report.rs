@@ -11,7 +11,7 @@ use crate::driver::State;
 use crate::exit::Exit;
 use crate::foreign_text::printable;
 use crate::output;
-use crate::status::phases::meaning;
+use crate::status::steps::meaning;
 use crate::units;
 
 /// Everything that a call came to.

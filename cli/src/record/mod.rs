@@ -1,84 +1,31 @@
 //! Finds, copies and steers the shim's record in another process.
 
+mod check;
 pub mod elf;
+mod error;
 mod limits;
+mod search;
 pub mod view;
 
-use std::cell::Cell;
-use std::collections::HashSet;
-use std::fmt;
 use std::mem::{offset_of, size_of};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cudasnap_wire::{Mode, Record, MAGIC, SYMBOL, VERSION};
+use cudasnap_wire::{Mode, Record};
 
-use crate::process::target::{Mapping, Memory, MemoryError, Target};
-use crate::record::elf::find_symbol;
-use crate::record::limits::in_time;
-use crate::record::view::RecordView;
+use crate::process::target::{Mapping, Target};
+
+use check::{check, copy_record};
+use limits::in_time;
+use search::{images, search};
+use view::RecordView;
+
+pub(crate) use check::check_head;
+pub use error::RecordError;
 
 /// Readings of a record before it is called busy. A block is written within microseconds.
 const TRIES: u32 = 50;
-/// Readings of a process's memory in the search for a record; an image needs one, a library some ten.
-const READINGS: u32 = 1 << 20;
 /// Pause after a reading that met a writer.
 const PAUSE: Duration = Duration::from_micros(200);
-
-/// Why there is no record to look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecordError {
-    /// The process's memory cannot be read or written.
-    Memory(MemoryError),
-    /// No image in the process defines [`SYMBOL`]: the shim is not loaded.
-    NotLoaded,
-    /// The symbol is there, what it names is no record.
-    NotARecord,
-    /// The record has another layout, with this version.
-    Version(u32),
-    /// The record says that it is this long, which is shorter than this layout.
-    Size(u32),
-    /// A block was being written at every try.
-    Busy,
-    /// What it says of the buffer cannot be.
-    Impossible,
-}
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecordError::Memory(error) => write!(out, "{error}"),
-            RecordError::NotLoaded => write!(out, "the library is not loaded in this process"),
-            RecordError::NotARecord => write!(out, "{SYMBOL} is there but holds no record"),
-            RecordError::Version(version) => {
-                write!(
-                    out,
-                    "the record has layout {version}, this tool reads {VERSION}"
-                )
-            }
-            RecordError::Size(size) => write!(
-                out,
-                "the record has {size} bytes, this tool needs {}",
-                size_of::<Record>()
-            ),
-            RecordError::Impossible => {
-                write!(
-                    out,
-                    "the record names a buffer that cannot be: nothing was done"
-                )
-            }
-            RecordError::Busy => write!(out, "busy: the record was being written at every try"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {}
-
-impl From<MemoryError> for RecordError {
-    fn from(error: MemoryError) -> Self {
-        RecordError::Memory(error)
-    }
-}
 
 /// One of the words that a tool may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,102 +137,6 @@ impl Located {
     }
 }
 
-/// The images of programs and libraries: files of which a part may be executed. Data that is mapped, such as the weights of a model,
-/// is not looked into.
-fn images(mappings: &[Mapping]) -> Vec<&Mapping> {
-    let executed = mappings.iter().filter(|mapping| mapping.executable);
-    let executed: HashSet<(u64, &str)> = executed
-        .map(|mapping| (mapping.inode, mapping.path.as_str()))
-        .collect();
-    let images = mappings.iter().filter(|mapping| mapping.is_image());
-    images
-        .filter(|mapping| executed.contains(&(mapping.inode, mapping.path.as_str())))
-        .collect()
-}
-
-/// Memory of which only so much is read: a process could have tens of thousands of images, each made to take long.
-struct Metered {
-    target: Target,
-    left: Cell<u32>,
-}
-
-impl Metered {
-    fn new(target: Target) -> Self {
-        Metered {
-            target,
-            left: Cell::new(READINGS),
-        }
-    }
-}
-
-impl Memory for Metered {
-    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
-        let Some(left) = self.left.get().checked_sub(1) else {
-            return Err(MemoryError::Unmapped(address));
-        };
-        self.left.set(left);
-        self.target.read(address, into)
-    }
-}
-
-/// Looks through images (address and path), in this order.
-fn search(target: Target, images: Vec<(u64, String)>) -> Result<Located, RecordError> {
-    let mut unsound = None;
-    let memory = Metered::new(target);
-    for (start, path) in images {
-        let Some(symbol) = find_symbol(&memory, start, SYMBOL)? else {
-            continue;
-        };
-        match check(&target, symbol.address, symbol.size) {
-            Ok(()) => {
-                return Ok(Located {
-                    target,
-                    address: symbol.address,
-                    library: path,
-                })
-            }
-            Err(RecordError::Memory(MemoryError::Gone)) => return Err(MemoryError::Gone.into()),
-            Err(error) => unsound = unsound.or(Some(error)),
-        }
-    }
-    Err(unsound.unwrap_or(RecordError::NotLoaded))
-}
-
-fn check(target: &Target, address: u64, size: u64) -> Result<(), RecordError> {
-    if !address.is_multiple_of(align_of::<u64>() as u64) {
-        return Err(RecordError::NotARecord);
-    }
-    if size < size_of::<Record>() as u64 {
-        return Err(RecordError::Size(u32::try_from(size).unwrap_or(u32::MAX)));
-    }
-    check_head(&*copy_record(target, address)?)
-}
-
-pub(crate) fn check_head(record: &Record) -> Result<(), RecordError> {
-    if record.magic.load(Relaxed) != MAGIC {
-        return Err(RecordError::NotARecord);
-    }
-    let version = record.version.load(Relaxed);
-    if version != VERSION {
-        return Err(RecordError::Version(version));
-    }
-    // Longer is a newer shim with fields at the end that this build does not know.
-    let size = record.size.load(Relaxed);
-    if (size as usize) < size_of::<Record>() {
-        return Err(RecordError::Size(size));
-    }
-    Ok(())
-}
-
-fn copy_record(target: &Target, address: u64) -> Result<Box<Record>, MemoryError> {
-    let record = Box::new(Record::new(0));
-    let into = (&raw const *record).cast::<u8>().cast_mut();
-    // SAFETY: `into` is valid for a whole record, which consists of atomics (so it may be written through a shared
-    // reference), and any bytes are a valid record.
-    unsafe { target.read_raw(address, into, size_of::<Record>()) }?;
-    Ok(record)
-}
-
 /// The sequence counters of all blocks, in a fixed order.
 fn sequences(record: &Record) -> impl Iterator<Item = u32> + '_ {
     let phases = record.history.iter().map(|phase| phase.seq.read());
@@ -301,6 +152,9 @@ fn sequences(record: &Record) -> impl Iterator<Item = u32> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::target::MemoryError;
+    use cudasnap_wire::VERSION;
+    use std::sync::atomic::Ordering::Relaxed;
 
     fn own() -> Target {
         Target::new(std::process::id() as i32)
@@ -364,34 +218,6 @@ mod tests {
     #[test]
     fn this_process_has_no_shim() {
         assert_eq!(Located::find(own()).unwrap_err(), RecordError::NotLoaded);
-    }
-
-    #[test]
-    fn only_files_that_are_executed_are_images() {
-        let lines = [
-            "1000-2000 r--p 00000000 fe:00 42 /x/lib.so",
-            "2000-3000 r-xp 00001000 fe:00 42 /x/lib.so",
-            "4000-5000 r--p 00000000 fe:00 43 /x/model.safetensors",
-            "6000-7000 r-xp 00000000 fe:00 44 /x/old.so (deleted)",
-            "8000-9000 r-xp 00000000 00:00 0 [vdso]",
-        ];
-        let mappings = lines.map(|line| Mapping::parse(line).unwrap());
-        let starts: Vec<u64> = images(&mappings).iter().map(|image| image.start).collect();
-        assert_eq!(starts, [0x1000, 0x6000]);
-    }
-
-    #[test]
-    fn the_search_ends_after_so_many_readings() {
-        let word = 7u64;
-        let memory = Metered::new(own());
-        memory.left.set(1);
-        let mut bytes = [0; 8];
-        let address = &raw const word as u64;
-        memory.read(address, &mut bytes).unwrap();
-        assert_eq!(
-            memory.read(address, &mut bytes),
-            Err(MemoryError::Unmapped(address))
-        );
     }
 
     #[test]

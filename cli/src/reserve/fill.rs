@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
+use crate::reserve::halt::{Halt, Why};
 use crate::reserve::pace::Pace;
 
 /// Populated at once: a huge page. A thread of the process that maps memory meanwhile waits for it, some 0.2 ms.
@@ -15,49 +14,6 @@ pub const BETWEEN_LOOKS: u64 = 32 << 20;
 const LOOK_AGE: Duration = Duration::from_millis(200);
 /// Longest sleep: a signal is heeded after it.
 const NAP: Duration = Duration::from_millis(50);
-
-/// Why it stopped before the range was full.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Halt {
-    /// What it was.
-    pub why: Why,
-    /// For people.
-    pub text: String,
-}
-
-impl Halt {
-    /// A reason and its words.
-    pub fn new(why: Why, text: impl Into<String>) -> Self {
-        Halt {
-            why,
-            text: text.into(),
-        }
-    }
-}
-
-/// The reasons. The words are part of the interface (`--json`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Why {
-    /// As much as `--limit`, or the library's own limit, allows is there.
-    Limit,
-    /// Less memory than the margin would be left.
-    Memory,
-    /// Processes wait for memory.
-    Pressure,
-    /// A checkpoint took the range.
-    Checkpoint,
-    /// The range is to be given back, or was.
-    Dropped,
-    /// The kernel did not give pages.
-    NotGiven,
-    /// The process ended.
-    Ended,
-    /// The process, or the kernel, did not let us go on.
-    Failed,
-    /// This signal came.
-    Signal(i32),
-}
 
 /// What there is around the loop.
 pub trait World {

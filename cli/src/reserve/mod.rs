@@ -1,9 +1,10 @@
 //! `cudasnap reserve`: fills the range that a process has reserved for its next checkpoint, from outside and slowly.
 //!
-//! * [`mod@fill`]: the loop. [`pace`]: its rate. [`pressure`]: whether there is memory to spare.
+//! * [`mod@fill`]: the loop; [`halt`]: why it ends early. [`pace`]: its rate. [`pressure`]: whether there is memory to spare.
 //! * [`range`]: the range in a process. [`populate`]: how its pages come without a byte being stored (docs/reserve.md).
 
 pub mod fill;
+pub mod halt;
 pub mod pace;
 pub mod populate;
 pub mod pressure;
@@ -14,18 +15,19 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::buffer::progress::Interrupts;
-use crate::control::{failed, not_selected, refusal, Refusal};
 use crate::exit::Exit;
 use crate::foreign_text::printable;
-use crate::output;
+use crate::per_process;
 use crate::process::identity::Identity;
 use crate::record::RecordError;
+use crate::refusal::{failed, not_selected, refusal, Refusal};
 use crate::run::options::size;
 use crate::selection::Selection;
 use crate::status::pages::Pages;
 use crate::units;
 
-use fill::{fill, Filled, Halt, Plan, Why};
+use fill::{fill, Filled, Plan};
+use halt::{Halt, Why};
 use populate::Populator;
 use pressure::Margins;
 use range::{Filling, Found, Missing};
@@ -82,16 +84,6 @@ impl Args {
 }
 
 #[derive(Serialize)]
-struct Report {
-    schema: u32,
-    status: u8,
-    /// Why not, in sentences.
-    errors: Vec<String>,
-    /// Those that have a range.
-    processes: Vec<Line>,
-}
-
-#[derive(Serialize)]
 struct Line {
     pid: i32,
     name: String,
@@ -118,23 +110,7 @@ pub fn run(args: &Args) -> Exit {
     let ends: Vec<Exit> = ends
         .chain(refusals.iter().map(|refusal| refusal.exit))
         .collect();
-    let exit = all_ends(&ends);
-    let errors: Vec<String> = refusals.into_iter().map(|refusal| refusal.text).collect();
-    errors.iter().for_each(output::complain);
-    if args.json {
-        let report = Report {
-            schema: 1,
-            status: exit.status(),
-            errors,
-            processes: lines,
-        };
-        return output::say_json(&report, exit);
-    }
-    let text: Vec<String> = lines.iter().map(Line::text).collect();
-    if text.is_empty() {
-        return exit;
-    }
-    output::say(&text.join("\n"), exit)
+    per_process::report(lines, refusals, all_ends(&ends), args.json, Line::text)
 }
 
 fn fill_each(processes: &[Identity], args: &Args) -> (Vec<Line>, Vec<Refusal>) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::control_groups::levels;
 use crate::process::target::{MemoryError, Target};
-use crate::reserve::fill::{Halt, Why};
+use crate::reserve::halt::{Halt, Why};
 use crate::room::{self, Room};
 use crate::units;
 

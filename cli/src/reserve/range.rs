@@ -10,7 +10,8 @@ use crate::process::observe::has_flag;
 use crate::process::target::{Mapping, MemoryError};
 use crate::record::view::{BufferView, RecordView};
 use crate::record::{Located, RecordError};
-use crate::reserve::fill::{Halt, Why, World};
+use crate::reserve::fill::World;
+use crate::reserve::halt::{Halt, Why};
 use crate::reserve::populate::Populator;
 use crate::reserve::pressure::{self, Margins};
 

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::foreign_text::printable;
 use crate::process::observe::Descriptor;
 use crate::process::target::Mapping;
+
+use super::text::count;
 
 /// What kind of thing it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -63,6 +66,37 @@ pub struct Held {
     pub descriptors: Vec<i32>,
     /// Mappings of it.
     pub mappings: usize,
+}
+
+impl Held {
+    /// `/dev/nvidia0 (descriptors 4, 5; 2 mappings)`
+    pub fn described(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.descriptors.is_empty() {
+            let numbers: Vec<String> = self
+                .descriptors
+                .iter()
+                .take(8)
+                .map(ToString::to_string)
+                .collect();
+            let more = self.descriptors.len().saturating_sub(8);
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            let word = if self.descriptors.len() == 1 {
+                "descriptor"
+            } else {
+                "descriptors"
+            };
+            parts.push(format!("{word} {}{more}", numbers.join(", ")));
+        }
+        if self.mappings > 0 {
+            parts.push(count(self.mappings, "mapping", "mappings"));
+        }
+        format!("{} ({})", printable(&self.name), parts.join("; "))
+    }
 }
 
 /// Finds them among all descriptors and mappings.

@@ -3,8 +3,8 @@
 //! * [`gather`] looks at processes, cheap things first: [`held`] (device files and what else stops a dump), [`preload`] (order of
 //!   preloaded libraries), [`library_file`] (is the library's file still the one that was loaded), [`pages`] (page kind granted),
 //!   [`relatives`] (processes above and below), [`own_program`] (other processes of this tool). What it finds is in [`facts`].
-//! * [`judge`] (pure) makes words of it: state, activity, and the [`warnings`].
-//! * [`table`], [`detail`] and [`json`] show it; [`watch`] repeats. [`text`] keeps foreign text from commanding the terminal.
+//! * [`judge`] (pure) makes words of it: state, activity, and the [`warnings`]. [`phases`] and [`steps`] are words for those.
+//! * [`table`], [`detail`] and [`json`] show it, with [`notes`]; [`watch`] repeats. [`text`] keeps foreign text from commanding the terminal.
 
 pub mod detail;
 pub mod facts;
@@ -13,11 +13,13 @@ pub mod held;
 pub mod json;
 pub mod judge;
 pub mod library_file;
+pub mod notes;
 pub mod own_program;
 pub mod pages;
 pub mod phases;
 pub mod preload;
 pub mod relatives;
+pub mod steps;
 pub mod table;
 pub mod text;
 pub mod warnings;

@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::{every, Model};
 use crate::cell::Tracked;
-use crate::prefault::{How, Prefault};
+use crate::pages::{How, Pages};
 use crate::sys::{self, Kernel};
 
 const UNIT: usize = 2 << 20;
@@ -61,7 +61,7 @@ fn units(count: usize) -> std::sync::Arc<Vec<Tracked>> {
 fn populate() {
     every(3, || {
         let units = units(2);
-        let prefault = Arc::new(Prefault::new());
+        let prefault = Arc::new(Pages::new());
         let helper = {
             let prefault = prefault.clone();
             thread::spawn(move || while prefault.step(false) {})
@@ -91,7 +91,7 @@ fn limit() {
             }),
             ..Kernel::default()
         });
-        let prefault = Arc::new(Prefault::new());
+        let prefault = Arc::new(Pages::new());
         prefault.arm(START, 2 * UNIT, 2 * UNIT, How::Populate, 1);
         let helper = {
             let prefault = prefault.clone();
@@ -106,7 +106,7 @@ fn limit() {
 fn give_up() {
     every(3, || {
         let units = units(1);
-        let prefault = Arc::new(Prefault::new());
+        let prefault = Arc::new(Pages::new());
         prefault.arm(START, UNIT, UNIT, How::Populate, 1);
         let helper = {
             let prefault = prefault.clone();

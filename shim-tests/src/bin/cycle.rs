@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use cudasnap_cli::driver::{kernel_driver_version, Driver};
-use cudasnap_shim_tests::arm::{Arm, Kind};
 use cudasnap_shim_tests::host::HostSpec;
 use cudasnap_shim_tests::meet::Meet;
-use cudasnap_shim_tests::run::{run, Plan, RunResult};
+use cudasnap_shim_tests::run::{run, Arm, Kind, Plan, RunResult};
 use cudasnap_shim_tests::table::{medians, ratios, render, summary};
 use serde_json::{json, Value};
 

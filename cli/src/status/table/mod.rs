@@ -1,113 +1,18 @@
-//! The table of all CUDA processes: what each looks like in the four stages (running, locked, checkpointed, restored).
+//! The table of all CUDA processes: what each looks like in the four stages (running, locked, checkpointed, restored). `columns` are its
+//! columns, `room` chooses those for which a terminal has room.
+
+mod columns;
+mod room;
 
 use comfy_table::{presets, Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
-use console::measure_text_width;
-
-use crate::units;
 
 use super::facts::{Process, Round};
 use super::judge::{Activity, State, Verdict};
-use super::text::{count, printable_within, Paper};
+use super::notes;
+use super::text::Paper;
 
-/// Columns between two columns.
-const GAP: usize = 2;
-/// A name is at most 15 bytes; it is cut to no less than this where the terminal is narrow.
-const NAME: (usize, usize) = (8, 15);
-const USER: usize = 12;
-/// Columns up to this place in the order go before names are cut.
-const BEFORE_NAME: u32 = 2;
-
-/// A column.
-struct Column {
-    head: &'static str,
-    right: bool,
-    /// The order in which columns are left out where there is no room; 0 = never. Beyond [`BEFORE_NAME`] names are cut first.
-    spare: u32,
-    value: fn(&Process, &Verdict) -> String,
-}
-
-const COLUMNS: [Column; 11] = [
-    column("PID", true, 0, |process, _| {
-        process.identity.pid.to_string()
-    }),
-    column("NAME", false, 0, |process, _| {
-        printable_within(&process.identity.name, NAME.1)
-    }),
-    column("USER", false, 2, |process, _| {
-        printable_within(&process.user, USER)
-    }),
-    column("STATE", false, 0, |_, verdict| state(verdict)),
-    column("RSSANON", true, 7, |process, _| {
-        units::bytes(process.rss_anon)
-    }),
-    column("MAPS", true, 5, |_, verdict| {
-        number(verdict.device_mappings)
-    }),
-    column("FDS", true, 4, |_, verdict| {
-        number(verdict.device_descriptors)
-    }),
-    column("NVML", false, 3, |process, _| nvml(process)),
-    column("GPU MEM", true, 6, |process, _| gpu_memory(process)),
-    column("LIBRARY", false, 8, |_, verdict| {
-        verdict.activity.word().to_owned()
-    }),
-    column("LAST PHASE", false, 1, |_, verdict| last(verdict)),
-];
-
-const fn column(
-    head: &'static str,
-    right: bool,
-    spare: u32,
-    value: fn(&Process, &Verdict) -> String,
-) -> Column {
-    Column {
-        head,
-        right,
-        spare,
-        value,
-    }
-}
-
-fn state(verdict: &Verdict) -> String {
-    let word = verdict.state.word();
-    match verdict.percent {
-        Some(percent) => format!("{word} {percent}%"),
-        None => word.to_owned(),
-    }
-}
-
-fn number(value: Option<usize>) -> String {
-    value.map_or_else(|| "?".into(), |value| value.to_string())
-}
-
-fn nvml(process: &Process) -> String {
-    let seen = process.nvml.as_ref();
-    let word = seen.map_or("?", |seen| if seen.is_listed() { "yes" } else { "no" });
-    word.to_owned()
-}
-
-fn gpu_memory(process: &Process) -> String {
-    match &process.nvml {
-        Some(seen) if seen.is_listed() => seen.memory.map_or_else(|| "?".into(), units::bytes),
-        Some(_) => "-".into(),
-        None => "?".into(),
-    }
-}
-
-fn last(verdict: &Verdict) -> String {
-    let Some(phase) = verdict.phases.last() else {
-        return "-".into();
-    };
-    let time = std::time::Duration::try_from_secs_f64(phase.seconds).unwrap_or_default();
-    let rate = units::rate(phase.bytes, time);
-    // The driver copied by itself: a rate of the few bytes that were seen would be read as its speed.
-    let rate = if !phase.effective && rate.starts_with("0.00") {
-        "-"
-    } else {
-        &rate
-    };
-    format!("{} {rate}", phase.direction)
-}
+use columns::{Column, COLUMNS};
+use room::{fitting, GAP};
 
 /// The table, the warnings below it, the notes below those.
 pub fn text(round: &Round, verdicts: &[Verdict], paper: Paper) -> String {
@@ -122,7 +27,7 @@ pub fn text(round: &Round, verdicts: &[Verdict], paper: Paper) -> String {
         }
         text += &warnings(&rows, paper);
     }
-    text + &notes(round, paper)
+    text + &notes::text(round, paper)
 }
 
 fn table(rows: &[(&Process, &Verdict)], paper: Paper) -> String {
@@ -183,56 +88,6 @@ fn tinted(cell: Cell, head: &str, verdict: &Verdict) -> Cell {
     cell.fg(colour)
 }
 
-/// The columns for which there is room. Names are cut in place.
-fn fitting(cells: &mut [Vec<String>], paper: Paper) -> Vec<usize> {
-    let all: Vec<usize> = (0..COLUMNS.len()).collect();
-    let Some(room) = paper.width else {
-        return all;
-    };
-    let widths = widths(cells);
-    let name = COLUMNS.iter().position(|column| column.head == "NAME");
-    let name = name.unwrap_or(0);
-    let spare = widths[name].saturating_sub(NAME.0);
-    let over = |shown: &[usize]| {
-        let needed = shown.iter().map(|at| widths[*at] + GAP).sum::<usize>();
-        needed.saturating_sub(GAP + room)
-    };
-    let mut shown = all;
-    while let Some(next) = next_to_go(&shown) {
-        let cut = if COLUMNS[next].spare > BEFORE_NAME {
-            spare
-        } else {
-            0
-        };
-        if over(&shown) <= cut {
-            break;
-        }
-        shown.retain(|at| *at != next);
-    }
-    let narrow = widths[name] - over(&shown).min(spare);
-    for cell in &mut cells[name] {
-        *cell = console::truncate_str(cell, narrow, "…").into_owned();
-    }
-    shown
-}
-
-/// What each column needs.
-fn widths(cells: &[Vec<String>]) -> Vec<usize> {
-    let columns = COLUMNS.iter().zip(cells);
-    columns
-        .map(|(column, cells)| {
-            let widest = cells.iter().map(|cell| measure_text_width(cell)).max();
-            widest.unwrap_or(0).max(column.head.len())
-        })
-        .collect()
-}
-
-/// The column that is left out next.
-fn next_to_go(shown: &[usize]) -> Option<usize> {
-    let may = shown.iter().filter(|at| COLUMNS[**at].spare > 0);
-    may.min_by_key(|at| COLUMNS[**at].spare).copied()
-}
-
 fn warnings(rows: &[(&Process, &Verdict)], paper: Paper) -> String {
     let mut text = String::new();
     for (process, verdict) in rows {
@@ -256,38 +111,12 @@ fn warnings(rows: &[(&Process, &Verdict)], paper: Paper) -> String {
     }
 }
 
-/// What a reader of the whole should know.
-pub fn notes(round: &Round, paper: Paper) -> String {
-    let mut text = String::new();
-    let mut notes = round.notes();
-    let denied = round
-        .processes
-        .iter()
-        .filter(|process| process.missing_right.is_some())
-        .count();
-    if denied > 0 && !round.named {
-        notes.push(format!(
-            "{} shown in part only, for lack of rights: run as root, or name it to see which right is missing",
-            count(denied, "process is", "processes are")
-        ));
-    }
-    for note in notes {
-        for (number, line) in paper.wrap(&note, 6).iter().enumerate() {
-            text += &format!("{}{line}\n", if number == 0 { "note: " } else { "      " });
-        }
-    }
-    if text.is_empty() {
-        text
-    } else {
-        format!("\n{text}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::facts::tests::{process, round, with_record};
     use super::super::facts::{Relative, SeenByNvml};
     use super::*;
+    use console::measure_text_width;
     use std::sync::atomic::Ordering::Relaxed;
 
     fn shown(round: &Round, paper: Paper) -> String {
@@ -344,28 +173,6 @@ mod tests {
         assert_eq!(
             lines[1],
             "4194303  VLLM::EngineCor  somebody-wi…  checkpointing 99%  99.9 GB     0    0  yes    140 GB  not effective  checkpoint 21.0 GB/s"
-        );
-    }
-
-    #[test]
-    fn a_phase_that_was_not_taken_over_has_no_rate() {
-        let last_word = |copied: u64| {
-            let process = with_record(7, |record| {
-                record.history_count.store(1, Relaxed);
-                let phase = &record.history[0];
-                phase.direction.store(1, Relaxed);
-                phase.total_ns.store(1_000_000_000, Relaxed);
-                phase.expected.store(1 << 20, Relaxed);
-                phase.copied.store(copied, Relaxed);
-            });
-            last(&Verdict::of(&process, 1_000_000_000_000))
-        };
-        assert_eq!(last_word(0), "checkpoint -");
-        assert_eq!(last_word(4096), "checkpoint -");
-        assert_eq!(
-            last_word(1 << 20),
-            "checkpoint 0.00 GB/s",
-            "a small one, done"
         );
     }
 

@@ -1,19 +1,17 @@
-//! All that is known of a process, as a block of lines.
+//! All that is known of a process, as a block of lines: `library` tells of the library's file and its place among the preloaded ones, `record`
+//! what its record says.
+
+mod library;
+mod record;
 
 use crate::foreign_text::printable;
 use crate::process::cuda::CudaUse;
-use crate::record::view::{OptionsView, RecordView};
 use crate::units;
 
-use super::facts::{Library, Loaded, Process, Round, SeenByNvml};
+use super::facts::{Library, Process, Round, SeenByNvml};
 use super::judge::{State, Verdict};
-use super::library_file::FileState;
-use super::pages::Pages;
-use super::phases;
-use super::preload::Preload;
-use super::table;
+use super::notes;
 use super::text::{count, printable_within, Paper};
-use super::warnings;
 
 /// Columns before the text of a line.
 const INDENT: usize = 14;
@@ -36,7 +34,7 @@ pub fn text(round: &Round, verdicts: &[Verdict], paper: Paper) -> String {
         text += "no CUDA process\n";
     }
     if !blocks.is_empty() || !round.named {
-        text += &table::notes(round, paper);
+        text += &notes::text(round, paper);
     }
     text
 }
@@ -52,10 +50,10 @@ fn block(process: &Process, verdict: &Verdict, now: u64, paper: Paper) -> String
         format!("RssAnon {}", units::bytes(process.rss_anon)),
     ));
     lines.push(("GPU", gpu(process, verdict)));
-    lines.extend(library(process, verdict));
-    lines.extend(preload(process));
+    lines.extend(library::lines(process, verdict));
+    lines.extend(library::preload(process));
     if let Library::Loaded(loaded) = &process.library {
-        lines.extend(from_record(process, loaded, now));
+        lines.extend(record::lines(process, &loaded.record, now));
     }
     lines.extend(dump(process, verdict));
     lines.extend(below(process));
@@ -148,190 +146,6 @@ fn listed(seen: &SeenByNvml) -> String {
     format!("{memory} on {word} {} (NVML)", numbers.join(", "))
 }
 
-fn library(process: &Process, verdict: &Verdict) -> Vec<Line> {
-    let loaded = match &process.library {
-        Library::Absent => return vec![("library", "not loaded".into())],
-        Library::Unreadable { path, reason } => {
-            let path = path.as_deref().map(printable);
-            let path = path.map_or_else(String::new, |path| path + ": ");
-            return vec![("library", format!("{path}{}", printable(reason)))];
-        }
-        Library::Loaded(loaded) => loaded,
-    };
-    let record = &loaded.record;
-    let file = match &loaded.file {
-        FileState::Same => "the file at its path is this build",
-        FileState::OtherBuild { .. } => "ANOTHER build lies at its path",
-        FileState::Missing => "the file is GONE",
-        FileState::Unknown => "its file cannot be compared",
-    };
-    let id = if record.build_id.is_empty() {
-        "none"
-    } else {
-        &record.build_id
-    };
-    let counters = &record.counters;
-    vec![
-        ("library", printable(&loaded.path)),
-        (
-            "",
-            format!("version {}, build id {id}; {file}", record.library_version),
-        ),
-        (
-            "activity",
-            format!(
-                "{}: {} of {} answered, {}",
-                verdict.activity.word(),
-                counters.answered,
-                count(counters.requests as usize, "request", "requests"),
-                count(counters.phases as usize, "phase", "phases")
-            ),
-        ),
-    ]
-}
-
-fn preload(process: &Process) -> Option<Line> {
-    let preload = process.preload.as_ref()?;
-    if preload.entries.is_empty() && process.library == Library::Absent {
-        return None;
-    }
-    let place = match preload.position {
-        Some(1) => "first in LD_PRELOAD".into(),
-        Some(position) => format!("number {position} in LD_PRELOAD"),
-        None if process.library == Library::Absent && preload.names_library => {
-            "LD_PRELOAD names the library, and it is not mapped".into()
-        }
-        None if process.library == Library::Absent => "LD_PRELOAD does not name the library".into(),
-        None => "not by LD_PRELOAD (perhaps /etc/ld.so.preload)".into(),
-    };
-    let others = if preload.entries.len() > 1 || preload.position.is_none() {
-        entries(preload)
-    } else {
-        String::new()
-    };
-    Some(("preload", place + &others))
-}
-
-/// What is in `LD_PRELOAD`, and what became of it.
-fn entries(preload: &Preload) -> String {
-    let entries = printable(&preload.entries.join(" "));
-    let mapped = printable(&preload.mapped.join(" "));
-    match (preload.entries.len(), preload.mapped.len()) {
-        (0, _) => String::new(),
-        (1, 0) if !preload.names_library => format!(": {entries}, not mapped"),
-        (1, _) => format!(": {entries}"),
-        (_, 0) => format!(": {entries}; none of them is mapped"),
-        (_, 1) => format!(": {entries}; only {mapped} is mapped"),
-        _ => format!(": {entries}; mapped in the order {mapped}"),
-    }
-}
-
-fn from_record(process: &Process, loaded: &Loaded, now: u64) -> Vec<Line> {
-    let record = &loaded.record;
-    let mut lines = vec![
-        ("options", options(&record.options, record)),
-        ("buffer", buffer(process, record)),
-    ];
-    if process.identity.own_pid() != record.pid as i32 && record.pid != 0 {
-        lines.push((
-            "",
-            format!(
-                "the record was begun by process {}: this one was forked from it",
-                record.pid
-            ),
-        ));
-    }
-    for (number, phase) in record.history.iter().rev().take(4).enumerate() {
-        let label = if number == 0 { "last phases" } else { "" };
-        lines.push((label, phases::line(phase, now)));
-        lines.push(("", phases::split(phase)));
-    }
-    for (number, step) in warnings::steps(loaded).into_iter().enumerate() {
-        lines.push((if number == 0 { "steps down" } else { "" }, step));
-    }
-    lines
-}
-
-fn options(options: &OptionsView, record: &RecordView) -> String {
-    const LOG: [&str; 4] = ["off", "warn", "info", "debug"];
-    let number = |value: u32, zero: &str| {
-        if value == 0 {
-            zero.to_owned()
-        } else {
-            value.to_string()
-        }
-    };
-    let word = match (options.keep, options.reserve) {
-        (true, _) => "keep",
-        (_, true) => "reserve",
-        _ => "fresh",
-    };
-    let keep = match options.keep_max {
-        most if most > 0 && word != "fresh" => format!("{word}, at most {}", units::bytes(most)),
-        _ => word.into(),
-    };
-    let log = LOG
-        .get(options.log as usize)
-        .map_or_else(|| options.log.to_string(), ToString::to_string);
-    let mut text = format!(
-        "mode {}, threads {}, pages {}, buffer {keep}, strategy {}, log {log}, {} report",
-        record.mode,
-        number(options.threads, "automatic"),
-        options.pages,
-        options.strategy,
-        if options.report { "a" } else { "no" },
-    );
-    if record.mode != options.mode {
-        text += &format!("; started with mode {}", options.mode);
-    }
-    if record.thread_cap != 0 {
-        text += &format!(
-            "; at most {} for now",
-            count(record.thread_cap as usize, "thread", "threads")
-        );
-    }
-    text
-}
-
-fn buffer(process: &Process, record: &RecordView) -> String {
-    let buffer = &record.buffer;
-    if buffer.state.is("none") {
-        return "none".into();
-    }
-    let length = units::bytes(buffer.length);
-    let mut text = format!("{}, {length} at {:#x}", buffer.state, buffer.address);
-    if !process.buffer_is_mapped {
-        return text + ", not mapped in this process";
-    }
-    if let Some(pages) = &process.buffer_pages {
-        text += &format!("; {} (asked for: {})", granted(pages), record.current.pages);
-    }
-    if buffer.state.is("kept") {
-        text += "; it holds what was in GPU memory; `cudasnap drop` frees it";
-    }
-    if buffer.state.is("reserved") {
-        text += "; it holds no contents; `cudasnap reserve` fills it, `cudasnap drop` frees it";
-    }
-    text
-}
-
-/// `9.15 GB resident, 99 % of it on transparent huge pages`
-fn granted(pages: &Pages) -> String {
-    let percent = |part: u64| {
-        let hundredfold = part.min(pages.resident).saturating_mul(100);
-        hundredfold.checked_div(pages.resident).unwrap_or(0)
-    };
-    let mut text = format!(
-        "{} resident, {} % of it on transparent huge pages",
-        units::bytes(pages.resident),
-        percent(pages.huge)
-    );
-    if pages.hugetlb > 0 {
-        text += &format!(", {} % from the hugetlb pool", percent(pages.hugetlb));
-    }
-    text
-}
-
 fn dump(process: &Process, verdict: &Verdict) -> Vec<Line> {
     let Some(held) = &process.held else {
         return Vec::new();
@@ -347,7 +161,7 @@ fn dump(process: &Process, verdict: &Verdict) -> Vec<Line> {
             } else {
                 "CRIU takes it, others may not:"
             };
-            format!("{word} {}", warnings::describe(held))
+            format!("{word} {}", held.described())
         })
         .collect();
     match told.len() {
@@ -395,11 +209,13 @@ mod tests {
     use super::super::facts::tests::{process, round, with_record};
     use super::super::facts::Relative;
     use super::super::held::{Held, Kind};
+    use super::super::pages::Pages;
+    use super::super::preload::Preload;
     use super::*;
     use console::measure_text_width;
     use std::sync::atomic::Ordering::Relaxed;
 
-    fn shown(process: Process, paper: Paper) -> String {
+    pub fn shown(process: Process, paper: Paper) -> String {
         let round = round(vec![process]);
         let verdicts = [Verdict::of(&round.processes[0], round.unix_ns)];
         text(&round, &verdicts, paper)
@@ -509,56 +325,6 @@ mod tests {
         for line in text.lines() {
             assert!(measure_text_width(line) <= 80, "{line}");
         }
-    }
-
-    #[test]
-    fn a_library_that_is_named_and_not_mapped_is_told_as_such() {
-        let said = |entries: &[&str], mapped: &[&str], names_library| {
-            let own = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-            let mut process = process(7);
-            process.preload = Some(Preload {
-                entries: own(entries),
-                mapped: own(mapped),
-                names_library,
-                ..Preload::default()
-            });
-            preload(&process).unwrap().1
-        };
-        assert_eq!(
-            said(&["/gone/libcudasnap.so"], &[], true),
-            "LD_PRELOAD names the library, and it is not mapped: /gone/libcudasnap.so"
-        );
-        assert_eq!(
-            said(&["/x/a.so"], &["/x/a.so"], false),
-            "LD_PRELOAD does not name the library: /x/a.so"
-        );
-        assert!(said(&["/x/a.so"], &[], false).ends_with(": /x/a.so, not mapped"));
-        let gone = said(&["/x/a.so", "/gone/libcudasnap.so"], &["/x/a.so"], true);
-        assert!(gone.ends_with("; only /x/a.so is mapped"), "{gone}");
-        assert!(
-            said(&["a.so", "b.so"], &["b.so", "a.so"], false).ends_with("in the order b.so a.so")
-        );
-    }
-
-    #[test]
-    fn options_have_the_words_that_set_them() {
-        let said = |most: u64| {
-            let process = with_record(7, |record| {
-                record.options.keep.store(1, Relaxed);
-                record.options.keep_max.store(most, Relaxed);
-            });
-            shown(process, Paper::plain())
-        };
-        assert!(
-            said(0).contains(", buffer keep, strategy fixed, log"),
-            "{}",
-            said(0)
-        );
-        let most = said(1 << 30);
-        assert!(
-            most.contains(", buffer keep, at most 1.07 GB, strategy fixed, log"),
-            "{most}"
-        );
     }
 
     #[test]

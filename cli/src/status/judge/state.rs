@@ -1,4 +1,4 @@
-//! From what was found to words: the state as it can be seen from outside, and whether the library does its work. Pure.
+//! The state of a process, as it can be seen from outside.
 //!
 //! The driver's own state cannot be asked without initialising CUDA. The record knows of buffers and phases; the driver's device
 //! files are all closed in a checkpointed process (580.159); NVML lists whoever has a context. A lock shows nowhere.
@@ -9,11 +9,8 @@ use serde::Serialize;
 
 use crate::process::cuda::CudaUse;
 use crate::record::view::{PhaseView, RecordView};
-
-use super::facts::{Library, Process, SeenByNvml};
-use super::held;
-use super::phases::{self, Summary};
-use super::warnings::{self, Warning};
+use crate::status::facts::{Process, SeenByNvml};
+use crate::status::{held, phases};
 
 /// The driver unmaps its buffer within 0.5 s of the last copy of a restore (48 GiB on 4 KiB pages: 1.5 s).
 const UNMAPPED_BY_NOW: Duration = Duration::from_secs(5);
@@ -82,91 +79,8 @@ impl Source {
     }
 }
 
-/// Whether the library does its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Activity {
-    /// It is not loaded.
-    Absent,
-    /// It may be loaded, its record cannot be read.
-    Unreadable,
-    /// Switched off.
-    Off,
-    /// Loaded; the driver has not asked for a buffer yet.
-    NeverUsed,
-    /// The last phases went through it.
-    Active,
-    /// It only times the driver.
-    Observing,
-    /// The driver has asked, and less than 99 % of a last phase went through it.
-    NotEffective,
-}
-
-impl Activity {
-    /// The word in the table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Activity::Absent => "no",
-            Activity::Unreadable => "unreadable",
-            Activity::Off => "off",
-            Activity::NeverUsed => "never used",
-            Activity::Active => "active",
-            Activity::Observing => "observing",
-            Activity::NotEffective => "not effective",
-        }
-    }
-}
-
-/// What is said about a process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verdict {
-    /// Its state.
-    pub state: State,
-    /// What the state was taken from.
-    pub state_from: Source,
-    /// Hundredths of the phase that goes on.
-    pub percent: Option<u64>,
-    /// Whether the library does its work.
-    pub activity: Activity,
-    /// Mappings of NVIDIA's device files; `None` when they may not be seen.
-    pub device_mappings: Option<usize>,
-    /// Descriptors of NVIDIA's device files; `None` when they may not be seen.
-    pub device_descriptors: Option<usize>,
-    /// Phases that ended, oldest first.
-    pub phases: Vec<Summary>,
-    /// What somebody should know or mend.
-    pub warnings: Vec<Warning>,
-}
-
-impl Verdict {
-    /// Judges a process at a moment in nanoseconds since 1970.
-    pub fn of(process: &Process, now: u64) -> Self {
-        let (state, state_from) = state(process, now);
-        let record = process.library.record();
-        let devices = process.held.as_deref().map(held::of_nvidia);
-        let going_on = matches!(state, State::Checkpointing | State::Restoring);
-        let history = record.map_or(&[][..], |record| &record.history);
-        let mut verdict = Verdict {
-            state,
-            state_from,
-            percent: record
-                .filter(|_| going_on)
-                .and_then(|record| phases::percent(&record.current)),
-            activity: activity(&process.library),
-            device_mappings: devices.map(|(_, mappings)| mappings),
-            device_descriptors: devices.map(|(descriptors, _)| descriptors),
-            phases: history
-                .iter()
-                .map(|phase| Summary::of(phase, now))
-                .collect(),
-            warnings: Vec::new(),
-        };
-        verdict.warnings = warnings::of(process, &verdict, now);
-        verdict
-    }
-}
-
-fn state(process: &Process, now: u64) -> (State, Source) {
+/// The state at a moment in nanoseconds since 1970, and what it was taken from.
+pub fn of(process: &Process, now: u64) -> (State, Source) {
     match process.cuda {
         Some(CudaUse::Initialised { .. }) => {}
         Some(CudaUse::Loaded | CudaUse::None) => return (State::NotInitialised, Source::Threads),
@@ -246,40 +160,13 @@ fn knows_all(record: &RecordView, process: &Process) -> bool {
         && record.buffer.is_idle()
 }
 
-fn activity(library: &Library) -> Activity {
-    let record = match library {
-        Library::Absent => return Activity::Absent,
-        Library::Unreadable { .. } => return Activity::Unreadable,
-        Library::Loaded(loaded) => &loaded.record,
-    };
-    if record.mode.is("off") {
-        return Activity::Off;
-    }
-    if record.mode.is("observe") {
-        return Activity::Observing;
-    }
-    // A request that was made while the library was off leaves no phase.
-    let lasts = ["checkpoint", "restore"].map(|direction| record.last(direction));
-    let lasts: Vec<&PhaseView> = lasts
-        .into_iter()
-        .flatten()
-        .filter(|phase| phase.mode.is("on"))
-        .collect();
-    let under_way = record.buffer.state.is("live") && phases::is_open(record);
-    match record.counters.requests {
-        0 => Activity::NeverUsed,
-        _ if lasts.iter().any(|phase| !phase.is_effective()) => Activity::NotEffective,
-        _ if lasts.is_empty() && !under_way => Activity::NeverUsed,
-        _ => Activity::Active,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::facts::tests::{process, with_record};
-    use super::super::held::{Held, Kind};
-    use super::super::preload::Preload;
     use super::*;
+    use crate::status::facts::tests::{process, with_record};
+    use crate::status::held::{Held, Kind};
+    use crate::status::judge::Verdict;
+    use crate::status::preload::Preload;
     use cudasnap_wire::Record;
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -436,50 +323,5 @@ mod tests {
         assert_eq!(Verdict::of(&process, NOW).state, State::Unknown);
         process.nvml = seen(&[0]);
         assert_eq!(Verdict::of(&process, NOW).state, State::Running);
-    }
-
-    fn ended(record: &Record, place: usize, direction: u32, copied: u64, mode: u32) {
-        record.history_count.fetch_max(place as u32 + 1, Relaxed);
-        let phase = &record.history[place];
-        phase.direction.store(direction, Relaxed);
-        phase.mode.store(mode, Relaxed);
-        phase.expected.store(1000, Relaxed);
-        phase.copied.store(copied, Relaxed);
-    }
-
-    #[test]
-    fn activity_is_judged_by_the_last_phases_of_each_direction() {
-        let activity = |change: &dyn Fn(&Record)| {
-            let process = with_record(7, change);
-            activity(&process.library)
-        };
-        assert_eq!(activity(&|_| {}), Activity::NeverUsed);
-        assert_eq!(
-            activity(&|record| record.mode.store(2, Relaxed)),
-            Activity::Off
-        );
-        assert_eq!(
-            activity(&|record| record.mode.store(1, Relaxed)),
-            Activity::Observing
-        );
-        let used = |record: &Record| record.counters.requests.store(1, Relaxed);
-        // Asked while it was off.
-        assert_eq!(activity(&used), Activity::NeverUsed);
-        let first = |copied, second| {
-            activity(&move |record: &Record| {
-                used(record);
-                ended(record, 0, 1, copied, 0);
-                ended(record, 1, 2, 1000, 0);
-                ended(record, 2, 1, second, 0);
-            })
-        };
-        assert_eq!(first(0, 1000), Activity::Active);
-        assert_eq!(first(1000, 900), Activity::NotEffective);
-        let going = activity(&|record| {
-            used(record);
-            phase(record, 1, 0, 1);
-        });
-        assert_eq!(going, Activity::Active);
-        assert_eq!(super::activity(&Library::Absent), Activity::Absent);
     }
 }

@@ -1,0 +1,77 @@
+//! Reads `/proc/self/maps` with raw calls, line by line, in a buffer on the stack. `line` parses one, `object` tells which loaded object a
+//! mapping belongs to, `object_memory` is what may be read of one.
+
+pub mod line;
+pub mod object;
+mod object_memory;
+
+use crate::lines::for_each_line;
+
+pub use line::{parse_line, Mapping};
+pub use object::{object_of, objects_named, Object};
+pub use object_memory::ObjectMemory;
+
+/// Calls `each` for every mapping of this process, with its line, until it returns false. False when the list cannot be read.
+fn for_each(mut each: impl FnMut(Mapping, &[u8]) -> bool) -> bool {
+    let mut take = |line: &[u8]| match parse_line(line) {
+        Some(mapping) => each(mapping, line),
+        None => true,
+    };
+    // The process's own list is empty once its first thread has ended.
+    for_each_line(b"/proc/thread-self/maps\0", &mut take)
+        || for_each_line(b"/proc/self/maps\0", take)
+}
+
+/// Whether each address lies in a mapping that may be written.
+pub fn writable<const N: usize>(addresses: &[usize; N]) -> [bool; N] {
+    let mut found = [false; N];
+    for_each(|mapping, _| {
+        for (slot, &address) in found.iter_mut().zip(addresses) {
+            *slot |= mapping.writable && mapping.contains(address);
+        }
+        true
+    });
+    found
+}
+
+/// Whether the range is one readable and writable mapping: of no file, or, with `hugetlb`, of the kernel's own.
+pub fn is_whole(start: usize, len: usize, hugetlb: bool) -> bool {
+    let mut whole = false;
+    for_each(|mapping, _| {
+        if mapping.contains(start) {
+            whole = mapping.end - start >= len
+                && (mapping.readable && mapping.writable)
+                && mapping.is_file() == hugetlb;
+        }
+        mapping.end <= start
+    });
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_text_is_found_with_its_load_address() {
+        let address = own_text_is_found_with_its_load_address as fn() as usize;
+        let object = object_of(address).unwrap();
+        assert!(object.hit.executable && object.base <= object.hit.start);
+        // SAFETY: the first mapped bytes of this very program.
+        let magic = unsafe { core::slice::from_raw_parts(object.base as *const u8, 4) };
+        assert_eq!(magic, b"\x7fELF");
+        assert!(object_of(1).is_none());
+        assert_eq!(
+            writable(&[address, &raw const object as usize]),
+            [false, true]
+        );
+        let memory = ObjectMemory::of(object.base);
+        assert!(memory.spans(address) && !memory.spans(object.base - 1));
+        assert!(crate::elf::Memory::read(&memory, object.base, &mut [0; 64]));
+        assert!(!crate::elf::Memory::read(
+            &memory,
+            &raw const object as usize,
+            &mut [0; 8]
+        ));
+    }
+}

@@ -1,0 +1,167 @@
+//! Makes the kernel map a range's pages ahead of the copies. No value is ever stored, so a copy need not wait and a thread that comes late
+//! spoils nothing.
+
+use super::Pages;
+use crate::sync::Ordering;
+use crate::sys;
+
+const HUGE: usize = 2 << 20;
+const SMALL: usize = 4096;
+/// A huge page. Base pages come in units of what one page table maps: threads that fault in the same one fight over its lock (H200 host, 24 GiB,
+/// 15 helpers: 6 GB/s with units of 64 KiB, 11 with 256 KiB, 18 with 2 MiB).
+pub(super) const UNIT: usize = HUGE;
+/// In steps of this the kernel populates base pages: some 100 us for which it holds what the driver's own `mmap` would wait for.
+const SMALL_STEP: usize = 256 << 10;
+/// A huge page that takes this much CPU time was compacted for (a plain one takes 0.1 to 0.3 ms).
+const SLOW_CPU_NS: u64 = 10_000_000;
+/// Or this much wall time, which may also be a busy machine: in a storm of forks on two CPUs 20 ms are common.
+const SLOW_NS: u64 = 250_000_000;
+/// So many slow ones and the advice is taken back.
+const SLOW_MAX: u32 = 8;
+
+impl Pages {
+    /// Why some unit could not be populated ([`super::How::Populate`] only).
+    pub fn refusal(&self) -> Option<i32> {
+        match self.refused.load(Ordering::Acquire) {
+            0 => None,
+            errno => Some(errno as i32),
+        }
+    }
+
+    /// Whether huge pages came so slowly that the advice was taken back.
+    pub fn was_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed) >= SLOW_MAX
+    }
+
+    pub(super) fn touch_huge(&self, from: usize, to: usize) {
+        let before = (sys::now_ns(), sys::thread_cpu_ns());
+        touch(from, to, HUGE);
+        let took = (
+            sys::now_ns().saturating_sub(before.0),
+            sys::thread_cpu_ns().saturating_sub(before.1),
+        );
+        if took.0 > SLOW_NS || took.1 > SLOW_CPU_NS {
+            self.count_slow();
+        }
+    }
+
+    fn count_slow(&self) {
+        if self.slow.fetch_add(1, Ordering::Relaxed) + 1 == SLOW_MAX {
+            let start = self.start.load(Ordering::Relaxed);
+            let len = self.advised.load(Ordering::Relaxed);
+            // The whole mapping, so that it stays one; pages that are huge already stay so.
+            // SAFETY: changes how the range is faulted, no contents.
+            let _ = unsafe { sys::madvise(start, len, libc::MADV_NOHUGEPAGE) };
+        }
+    }
+
+    pub(super) fn populate_small(&self, from: usize, to: usize) {
+        let mut at = from;
+        while at < to {
+            let next = (at + SMALL_STEP).min(to);
+            let maps_itself = self.mark.load(Ordering::Relaxed) == 0;
+            // SAFETY: populating changes no contents.
+            let populate = || unsafe { sys::madvise(at, next - at, libc::MADV_POPULATE_WRITE) };
+            // Kernels before 5.14 have no such advice.
+            if maps_itself || populate().is_err() {
+                touch(at, next, SMALL);
+            }
+            at = next;
+        }
+    }
+
+    pub(super) fn populate_checked(&self, from: usize, to: usize) {
+        // SAFETY: populating changes no contents.
+        let populate = || unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) };
+        if let Err(errno) = sys::again(populate) {
+            self.refused.store(errno as u32, Ordering::Release);
+        }
+    }
+}
+
+/// Makes the kernel map a writable page at every `stride` of the range.
+fn touch(from: usize, to: usize, stride: usize) {
+    let mut at = from;
+    while at < to {
+        // SAFETY: the range is mapped writable while any helper lives (a buffer is not unmapped before its helpers are
+        // gone), and the operation leaves every byte as it is.
+        unsafe { touch_byte(at as *mut u8) };
+        at += stride;
+    }
+}
+
+/// A locked "or" with zero: a write to the kernel, no change to the bytes. By hand, because compilers turn it into a load.
+///
+/// # Safety
+/// The byte is mapped writable.
+#[cfg(target_arch = "x86_64")]
+unsafe fn touch_byte(at: *mut u8) {
+    // SAFETY: promised by the caller.
+    unsafe { core::arch::asm!("lock or byte ptr [{}], 0", in(reg) at, options(nostack)) };
+}
+
+/// As above: adding zero by compare-exchange cannot be turned into a load.
+///
+/// # Safety
+/// The byte is mapped writable.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn touch_byte(at: *mut u8) {
+    // SAFETY: promised by the caller.
+    let byte = unsafe { core::sync::atomic::AtomicU8::from_ptr(at) };
+    let mut value = byte.load(Ordering::Relaxed);
+    while let Err(now) = byte.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed) {
+        value = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{mapping, resident};
+    use super::super::How;
+    use super::*;
+
+    #[test]
+    fn every_page_is_there_and_no_byte_has_changed() {
+        let len = 3 * UNIT + SMALL;
+        for how in [How::TouchSmall, How::Populate] {
+            let start = mapping(len);
+            // SAFETY: inside the mapping.
+            unsafe { *((start + SMALL + 5) as *mut u8) = 42 };
+            let pages = Pages::new();
+            assert!(!pages.step(false));
+            pages.arm(start, len, len, how, 1);
+            assert!(!pages.is_done());
+            while pages.step(false) {}
+            assert!(pages.is_done() && pages.refusal().is_none());
+            assert_eq!(pages.bytes(), len as u64);
+            assert!(pages.finished_ns() > 0);
+            assert_eq!(resident(start, len), len);
+            // SAFETY: inside the mapping.
+            assert_eq!(unsafe { *((start + SMALL + 5) as *const u8) }, 42);
+            // SAFETY: nothing uses it any more.
+            unsafe { sys::munmap(start, len) }.unwrap();
+        }
+    }
+
+    #[test]
+    fn what_was_copied_is_not_touched() {
+        let len = 4 * UNIT;
+        let start = mapping(len);
+        let pages = Pages::new();
+        pages.arm(start, len, len, How::TouchSmall, 1);
+        pages.copied_up_to(3 * UNIT);
+        while pages.step(false) {}
+        assert!(pages.is_done());
+        assert_eq!(resident(start, len), UNIT);
+        // SAFETY: nothing uses it any more.
+        unsafe { sys::munmap(start, len) }.unwrap();
+    }
+
+    #[test]
+    fn a_refused_population_is_told() {
+        let pages = Pages::new();
+        pages.arm(1 << 12, 4096, 4096, How::Populate, 1);
+        assert!(pages.step(false));
+        assert!(pages.refusal() == Some(libc::ENOMEM) && pages.is_done());
+    }
+}
