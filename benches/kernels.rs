@@ -24,6 +24,9 @@ fn loops() -> Vec<(String, Copy)> {
             all.push((format!("{isa:?}-flush").to_lowercase(), kernel.flush));
         }
     }
+    let best = choose(best, clflushopt);
+    all.push(("ahead".into(), best.ahead));
+    all.push(("plain".into(), best.plain));
     all.push(("libc".into(), choose(Isa::Portable, false).keep));
     all
 }
