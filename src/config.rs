@@ -29,6 +29,8 @@ pub struct Config {
     pub log: log::LevelFilter,
     /// `CUDASNAP_STRATEGY`
     pub strategy: Choice,
+    /// `CUDASNAP_SPARSE`
+    pub sparse: bool,
 }
 
 impl Config {
@@ -43,6 +45,7 @@ impl Config {
             report: ([0; PATH_MAX], 0),
             log: log::LevelFilter::Off,
             strategy: Choice::Fixed,
+            sparse: false,
         }
     }
 
@@ -60,6 +63,7 @@ impl Config {
             5 => set(&mut self.report, parse_path(value)),
             6 => set(&mut self.log, parse_level(value)),
             7 => set(&mut self.strategy, parse_choice(value)),
+            8 => set(&mut self.sparse, parse_switch(value)),
             _ => false,
         }
     }
@@ -116,6 +120,10 @@ fn parse_level(value: &[u8]) -> Option<log::LevelFilter> {
         Debug => "debug",
         _ => "off",
     })
+}
+
+fn parse_switch(value: &[u8]) -> Option<bool> {
+    parse_word(value, &[false, true], |on| if on { "on" } else { "off" })
 }
 
 fn parse_choice(value: &[u8]) -> Option<Choice> {
@@ -184,6 +192,7 @@ fn publish(record: &Record, config: &Config) {
         };
         options.log.store(level, Relaxed);
         options.strategy.store(config.strategy.number(), Relaxed);
+        options.sparse.store(config.sparse.into(), Relaxed);
     });
     record.mode.store(config.mode.number(), Relaxed);
 }
@@ -230,6 +239,7 @@ mod tests {
             buffer: Rest::Keep,
             keep_max: 9,
             strategy: Choice::Tune,
+            sparse: true,
             ..Config::new()
         };
         for (index, option) in OPTIONS.iter().enumerate() {
@@ -255,12 +265,14 @@ mod tests {
             ("CUDASNAP_REPORT", "/tmp/x"),
             ("CUDASNAP_LOG", "info"),
             ("CUDASNAP_STRATEGY", "No-Flush"),
+            ("CUDASNAP_SPARSE", "on"),
         ]);
         assert!(complaints.is_empty());
         assert_eq!(
             config.strategy,
             Choice::Only(cudasnap_wire::Strategy::NoFlush)
         );
+        assert!(config.sparse);
         assert_eq!(config.mode, Mode::Observe);
         assert_eq!(
             (config.threads, config.pages, config.buffer),
@@ -282,6 +294,7 @@ mod tests {
             ("CUDASNAP_REPORT", "relative"),
             ("CUDASNAP_LOG", "loud"),
             ("CUDASNAP_STRATEGY", "driver"),
+            ("CUDASNAP_SPARSE", "yes"),
         ];
         let (config, complaints) = read(&bad);
         assert_eq!(config, Config::new());

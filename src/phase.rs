@@ -112,6 +112,11 @@ impl Phase {
         block.tried.store(tried, Relaxed);
     }
 
+    /// Notes bytes that were left out because they were zero.
+    pub fn left_out(zeros: u64) {
+        add(&record::get().current.zeros, zeros);
+    }
+
     /// Notes how long the buffer's mmap took.
     pub fn mapped(&self, now_ns: u64) {
         let took = now_ns.saturating_sub(self.started_ns);
@@ -208,7 +213,7 @@ fn report_end(block: &Block) {
 }
 
 /// Pairs of words, in the order of the layout: `(32-bit words, 64-bit words)`.
-fn words(block: &Block) -> ([&AtomicU32; 9], [&AtomicU64; 14]) {
+fn words(block: &Block) -> ([&AtomicU32; 9], [&AtomicU64; 15]) {
     (
         [
             &block.direction,
@@ -226,6 +231,7 @@ fn words(block: &Block) -> ([&AtomicU32; 9], [&AtomicU64; 14]) {
             &block.copied,
             &block.copies,
             &block.prefaulted,
+            &block.zeros,
             &block.started_unix_ns,
             &block.mmap_ns,
             &block.prefault_ns,

@@ -57,7 +57,7 @@ fn json_line(block: &Phase) -> Text<LINE> {
         line,
         concat!(
             r#"{{"schema":1,"pid":{},"unix_ns":{},"buffer":{},"phase":"{}","end":"{}","mode":"{}","pages":"{}","#,
-            r#""kept":{},"threads":{},"strategy":"{}","tried":{},"bytes":{},"copied":{},"copies":{},"prefaulted":{},"effective":{},"#,
+            r#""kept":{},"threads":{},"strategy":"{}","tried":{},"bytes":{},"copied":{},"copies":{},"prefaulted":{},"zeros":{},"effective":{},"#,
         ),
         sys::getpid(),
         block.started_unix_ns.load(Relaxed),
@@ -74,6 +74,7 @@ fn json_line(block: &Phase) -> Text<LINE> {
         copied,
         block.copies.load(Relaxed),
         block.prefaulted.load(Relaxed),
+        block.zeros.load(Relaxed),
         is_effective(block),
     );
     let _ = write!(

@@ -23,6 +23,10 @@ pub struct Kernel {
     pub ahead: Copy,
     /// Ordinary stores.
     pub plain: Copy,
+    /// As `keep`, without zeros over zeros.
+    pub sparse: Copy,
+    /// As `flush`, without zeros over zeros.
+    pub sparse_flush: Copy,
     /// Whether `keep` has stores past the caches.
     pub streams: bool,
     /// What `keep` leaves undone of `flush`; `None` where the CPU has no flush that is worth it.
@@ -70,6 +74,8 @@ impl Kernel {
         flush: portable,
         ahead: portable,
         plain: portable,
+        sparse: portable_sparse,
+        sparse_flush: portable_sparse,
         streams: false,
         rest: None,
     };
@@ -84,9 +90,17 @@ unsafe fn portable(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { core::ptr::copy_nonoverlapping(src, dst, len) };
 }
 
+/// # Safety
+/// As [`portable`].
+unsafe fn portable_sparse(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: promised by the caller.
+    unsafe { super::sparse::all_but_zeros(dst, src, len, portable) };
+}
+
 #[cfg(all(target_arch = "x86_64", not(cudasnap_portable)))]
 mod x86 {
-    use super::{Copy, Flush, Isa, Kernel};
+    use super::super::sparse::all_but_zeros;
+    use super::{Isa, Kernel};
     use core::arch::x86_64::{
         __cpuid, __cpuid_count, __m128i, __m256i, __m512i, _mm256_loadu_si256, _mm256_stream_si256,
         _mm512_loadu_si512, _mm512_stream_si512, _mm_loadu_si128, _mm_prefetch, _mm_sfence,
@@ -130,23 +144,43 @@ mod x86 {
     }
 
     pub fn choose(isa: Isa, clflushopt: bool) -> Kernel {
-        let (keep, flush, ahead): (Copy, Copy, Copy) = match isa {
-            Isa::Avx512 => (
-                avx512::<false, 0>,
-                avx512::<true, 0>,
-                avx512::<false, AHEAD>,
-            ),
-            Isa::Avx2 => (avx2::<false, 0>, avx2::<true, 0>, avx2::<false, AHEAD>),
-            Isa::Sse2 => (sse2::<false, 0>, sse2::<true, 0>, sse2::<false, AHEAD>),
+        macro_rules! kernel {
+            ($name:ident) => {
+                Kernel {
+                    keep: $name::<false, 0>,
+                    flush: $name::<true, 0>,
+                    ahead: $name::<false, AHEAD>,
+                    plain,
+                    sparse: |dst, src, len| {
+                        // SAFETY: promised by the caller; the loop is of this CPU.
+                        unsafe { all_but_zeros(dst, src, len, $name::<false, 0>) }
+                    },
+                    sparse_flush: |dst, src, len| {
+                        // SAFETY: the same; all of the source's lines are flushed, whatever was done with them.
+                        unsafe {
+                            all_but_zeros(dst, src, len, $name::<false, 0>);
+                            flush_lines(src, len);
+                        }
+                    },
+                    streams: true,
+                    rest: Some(flush_range),
+                }
+            };
+        }
+        let kernel = match isa {
+            Isa::Avx512 => kernel!(avx512),
+            Isa::Avx2 => kernel!(avx2),
+            Isa::Sse2 => kernel!(sse2),
             Isa::Portable => return Kernel::PORTABLE,
         };
+        if clflushopt {
+            return kernel;
+        }
         Kernel {
-            keep,
-            flush: if clflushopt { flush } else { keep },
-            ahead,
-            plain,
-            streams: true,
-            rest: clflushopt.then_some(flush_range as Flush),
+            flush: kernel.keep,
+            sparse_flush: kernel.sparse,
+            rest: None,
+            ..kernel
         }
     }
 
@@ -163,8 +197,13 @@ mod x86 {
     /// The CPU has `clflushopt`; the range is mapped.
     #[inline(always)]
     unsafe fn flush_lines(from: *const u8, len: usize) {
-        let mut line = from as usize & !(LINE - 1);
         let end = from as usize + len;
+        // Of nothing not even the line that its address lies in: nobody says that it is mapped.
+        let mut line = if len == 0 {
+            end
+        } else {
+            from as usize & !(LINE - 1)
+        };
         while line < end {
             // SAFETY: flushing a line changes no value.
             unsafe {
@@ -286,9 +325,31 @@ mod tests {
                 all.push((format!("{isa:?} flush, clflushopt {flush}"), kernel.flush));
                 all.push((format!("{isa:?} ahead, clflushopt {flush}"), kernel.ahead));
                 all.push((format!("{isa:?} plain, clflushopt {flush}"), kernel.plain));
+                all.push((format!("{isa:?} sparse, clflushopt {flush}"), kernel.sparse));
+                all.push((
+                    format!("{isa:?} sparse flush, clflushopt {flush}"),
+                    kernel.sparse_flush,
+                ));
             }
         }
         all
+    }
+
+    #[test]
+    fn of_nothing_not_even_the_address_is_touched() {
+        let mut target = [7u8; 64];
+        for (name, copy) in loops() {
+            for from in [1, 63, 64] {
+                // SAFETY: no bytes.
+                unsafe { copy(target.as_mut_ptr(), std::ptr::without_provenance(from), 0) };
+            }
+            assert_eq!(target, [7; 64], "{name}");
+        }
+        let (isa, clflushopt) = detect();
+        if let Some(flush) = choose(isa, clflushopt).rest {
+            // SAFETY: no bytes.
+            unsafe { flush(std::ptr::without_provenance(1), 0) };
+        }
     }
 
     proptest! {

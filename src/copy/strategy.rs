@@ -160,16 +160,26 @@ fn fits(strategy: Strategy, work: Work, means: &Means) -> bool {
 }
 
 /// The loop of a strategy for one copy, and what is left to do after it. `late` is what a flush after the copy may be done with: only
-/// where this very source may be flushed then.
-pub fn loops(strategy: Strategy, kernel: &Kernel, late: Option<Flush>) -> (Copy, Option<Flush>) {
-    match (strategy, late) {
-        (Strategy::FlushLate, Some(_)) => (kernel.keep, late),
-        (Strategy::FlushLateAhead, Some(_)) => (kernel.ahead, late),
-        (Strategy::FlushLate | Strategy::FlushLateAhead | Strategy::FlushWithin, _) => {
-            (kernel.flush, None)
-        }
+/// where this very source may be flushed then. `sparse` leaves out what is zero anyway, by non-temporal stores whatever the strategy.
+pub fn loops(
+    strategy: Strategy,
+    kernel: &Kernel,
+    late: Option<Flush>,
+    sparse: bool,
+) -> (Copy, Option<Flush>) {
+    use Strategy::{FlushLate, FlushLateAhead, FlushWithin};
+    let (copy, flush) = match (strategy, late) {
+        (FlushLate, Some(_)) => (kernel.keep, late),
+        (FlushLateAhead, Some(_)) => (kernel.ahead, late),
+        (FlushLate | FlushLateAhead | FlushWithin, _) => (kernel.flush, None),
         (Strategy::NoFlush | Strategy::NonTemporal, _) => (kernel.keep, None),
         (Strategy::Plain | Strategy::Driver, _) => (kernel.plain, None),
+    };
+    let within = matches!(strategy, FlushLate | FlushLateAhead | FlushWithin) && flush.is_none();
+    match sparse {
+        false => (copy, flush),
+        true if within => (kernel.sparse_flush, None),
+        true => (kernel.sparse, flush),
     }
 }
 
@@ -274,7 +284,9 @@ mod tests {
     fn no_source_is_flushed_late_that_may_not_be() {
         let kernel = Kernel::PORTABLE;
         for &strategy in Strategy::ALL {
-            assert!(loops(strategy, &kernel, None).1.is_none());
+            for sparse in [false, true] {
+                assert!(loops(strategy, &kernel, None, sparse).1.is_none());
+            }
         }
     }
 }

@@ -59,6 +59,8 @@ pub struct State {
     way: Way,
     /// Where only the caller may copy in this phase.
     faults: Faults,
+    /// What is zero is left out.
+    sparse: bool,
     /// Whose lines may be flushed after the copy has returned.
     staging: Staging,
     /// Whatever takes addresses away in libcuda comes to us.
@@ -110,6 +112,7 @@ impl State {
             tuner: Tuner::settled(),
             way: Ways::DRIVER,
             faults: Faults::new(),
+            sparse: false,
             staging: Staging::new(),
             told_of_all: false,
             start_copied: false,

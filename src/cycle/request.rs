@@ -17,6 +17,7 @@ use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
 use crate::{hollow, sys};
 
+use super::copies::SPARSE_AHEAD;
 use super::slots::{self, Slots};
 use super::{Call, State};
 
@@ -137,6 +138,7 @@ impl State {
         self.mode = mode;
         self.from_kept = false;
         self.leave_ways_to_driver();
+        self.sparse = false;
         // Kept memory and the driver's own would be more than the driver alone takes.
         self.drop_kept();
         let region = |start| Region {
@@ -178,6 +180,7 @@ impl State {
             Work::Fresh
         };
         self.choose_ways(work, request.config);
+        self.sparse = request.config.sparse && request.slots.copies && memory.tail && !self.foreign;
         self.arm_prefault(&memory, request);
         self.open_checkpoint(request, memory.pages);
         if !request.slots.copies {
@@ -217,6 +220,9 @@ impl State {
         CREW.pages
             .arm(memory.start, request.args.len, memory.mapped, how, limit);
         CREW.pages.copied_up_to(self.ready);
+        if self.sparse {
+            CREW.pages.want_up_to(self.ready + SPARSE_AHEAD);
+        }
     }
 
     fn open_checkpoint(&mut self, request: &Request<'_>, pages: PageKind) {

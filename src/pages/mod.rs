@@ -36,6 +36,8 @@ pub struct Pages {
     limit: AtomicU32,
     /// Offset up to which copies have come.
     mark: AtomicUsize,
+    /// Units that begin at this offset or behind it are not begun yet.
+    wanted: AtomicUsize,
     bytes: AtomicU64,
     finished_ns: AtomicU64,
     /// Errno of the last refused population; 0 = none.
@@ -66,6 +68,7 @@ impl Pages {
                 active: AtomicU32::new(0),
                 limit: AtomicU32::new(0),
                 mark: AtomicUsize::new(0),
+                wanted: AtomicUsize::new(usize::MAX),
                 bytes: AtomicU64::new(0),
                 finished_ns: AtomicU64::new(0),
                 refused: AtomicU32::new(0),
@@ -90,6 +93,7 @@ impl Pages {
         for word in [&self.next, &self.done, &self.mark] {
             word.store(0, Ordering::Relaxed);
         }
+        self.wanted.store(usize::MAX, Ordering::Relaxed);
         // Not `active`: each thread takes itself out of it.
         self.refused.store(0, Ordering::Relaxed);
         self.slow.store(0, Ordering::Relaxed);
@@ -120,6 +124,11 @@ impl Pages {
     /// Tells that copies have come up to `offset`: what lies before needs no touch.
     pub fn copied_up_to(&self, offset: usize) {
         self.mark.fetch_max(offset, Ordering::Relaxed);
+    }
+
+    /// Begins no unit from this offset on, after [`Pages::arm`] or to move the bound on.
+    pub fn want_up_to(&self, offset: usize) {
+        self.wanted.store(offset, Ordering::Relaxed);
     }
 
     /// Whether every unit was taken and finished.
@@ -158,7 +167,8 @@ impl Pages {
     /// Does the next unit; false when there is none, or enough threads do so already while `copying`.
     pub fn step(&self, copying: bool) -> bool {
         let units = self.units.load(Ordering::Acquire);
-        if self.next.load(Ordering::Relaxed) >= units {
+        let next = self.next.load(Ordering::Relaxed);
+        if next >= units || self.is_too_far(next) {
             return false;
         }
         let limit = if copying {
@@ -178,6 +188,12 @@ impl Pages {
         let did = allowed && still && self.do_next(units);
         self.active.fetch_sub(1, Ordering::Release);
         did
+    }
+
+    /// A thread more or less may begin one that was asked about before: a hint.
+    fn is_too_far(&self, index: usize) -> bool {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        index.saturating_mul(self.unit.load(Ordering::Relaxed)) >= wanted
     }
 
     fn do_next(&self, units: usize) -> bool {
@@ -226,6 +242,28 @@ mod tests {
         let status = unsafe { libc::mincore(start as *mut _, len, vector.as_mut_ptr()) };
         assert_eq!(status, 0);
         vector.iter().filter(|&&page| page & 1 != 0).count() * PAGE
+    }
+
+    #[test]
+    fn nothing_is_begun_beyond_what_is_wanted() {
+        let len = 10 * prefault::UNIT;
+        let start = mapping(len);
+        let pages = Pages::new();
+        pages.arm(start, len, len, How::Populate, 1);
+        pages.want_up_to(3 * prefault::UNIT);
+        while pages.step(false) {}
+        assert_eq!(resident(start, len), 3 * prefault::UNIT);
+        assert!(!pages.is_done());
+        // Copies have come further: what they have passed is not populated any more.
+        pages.copied_up_to(6 * prefault::UNIT);
+        pages.want_up_to(7 * prefault::UNIT);
+        while pages.step(false) {}
+        assert_eq!(resident(start, len), 4 * prefault::UNIT);
+        pages.arm(start, len, len, How::Populate, 1);
+        while pages.step(false) {}
+        assert_eq!(resident(start, len), len);
+        // SAFETY: nothing uses it any more.
+        unsafe { sys::munmap(start, len) }.unwrap();
     }
 
     #[test]

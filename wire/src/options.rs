@@ -18,7 +18,7 @@ pub struct OptionSpec {
 }
 
 /// All options. The position is the number of the option in a [`crate::Complaint`].
-pub const OPTIONS: [OptionSpec; 8] = [
+pub const OPTIONS: [OptionSpec; 9] = [
     OptionSpec {
         name: "CUDASNAP",
         values: "on, observe, off",
@@ -67,6 +67,12 @@ pub const OPTIONS: [OptionSpec; 8] = [
         default: "fixed",
         meaning: "how copies are made: as measured best on one machine; the best of several tried in each phase; one of them",
     },
+    OptionSpec {
+        name: "CUDASNAP_SPARSE",
+        values: "off, on",
+        default: "off",
+        meaning: "on: what is zero on the GPU takes no memory in the buffer; little is prefaulted",
+    },
 ];
 
 /// The options in force, as numbers. Written once by the constructor.
@@ -91,6 +97,10 @@ pub struct Options {
     pub report_len: AtomicU32,
     /// [`crate::Choice`].
     pub strategy: AtomicU32,
+    /// 1 when zeros are left out.
+    pub sparse: AtomicU32,
+    /// Keeps the layout free of padding.
+    pub reserved: AtomicU32,
 }
 
 impl Options {
@@ -106,6 +116,8 @@ impl Options {
             keep_max: AtomicU64::new(0),
             report_len: AtomicU32::new(0),
             strategy: AtomicU32::new(0),
+            sparse: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
         }
     }
 }

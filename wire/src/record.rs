@@ -55,6 +55,8 @@ pub struct Phase {
     pub copies: AtomicU64,
     /// Bytes that were populated ahead of the copies.
     pub prefaulted: AtomicU64,
+    /// Bytes of `copied` that were zero, as what lay there, and were left out (`CUDASNAP_SPARSE`).
+    pub zeros: AtomicU64,
     /// Wall-clock time of the start, nanoseconds since 1970.
     pub started_unix_ns: AtomicU64,
     /// Time inside the buffer's mmap (checkpoint).
@@ -98,6 +100,7 @@ impl Phase {
             copied: zero(),
             copies: zero(),
             prefaulted: zero(),
+            zeros: zero(),
             started_unix_ns: zero(),
             mmap_ns: zero(),
             prefault_ns: zero(),

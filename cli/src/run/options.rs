@@ -14,6 +14,7 @@ use crate::shim_library;
 const PATH_MAX: usize = 512;
 /// Most threads that can be asked for.
 const THREADS_MAX: u64 = 32;
+const SWITCH: [&str; 2] = ["off", "on"];
 const LEVELS: [&str; 4] = ["off", "warn", "info", "debug"];
 
 /// The library's options as arguments.
@@ -44,6 +45,9 @@ pub struct OptionArgs {
     /// CUDASNAP_STRATEGY: how copies are made: as fixed, the best of several tried in each phase, or one of them
     #[arg(long, value_name = "HOW", value_parser = words(Choice::all().map(Choice::word)), ignore_case = true)]
     strategy: Option<String>,
+    /// CUDASNAP_SPARSE: what is zero on the GPU takes no memory in the buffer
+    #[arg(long, value_name = "SWITCH", value_parser = words(SWITCH.into_iter()), ignore_case = true)]
+    sparse: Option<String>,
 }
 
 /// A variable to set, and its value.
@@ -60,6 +64,7 @@ impl OptionArgs {
             ("CUDASNAP_KEEP_MAX", &self.keep_max),
             ("CUDASNAP_LOG", &self.log),
             ("CUDASNAP_STRATEGY", &self.strategy),
+            ("CUDASNAP_SPARSE", &self.sparse),
         ];
         let texts = texts
             .into_iter()
@@ -128,6 +133,7 @@ pub fn understands(name: &str, value: &[u8]) -> bool {
         "CUDASNAP_KEEP_MAX" => size(value).is_some(),
         "CUDASNAP_REPORT" => value.first() == Some(&b'/') && value.len() < PATH_MAX,
         "CUDASNAP_LOG" => is_one(Box::new(LEVELS.into_iter())),
+        "CUDASNAP_SPARSE" => is_one(Box::new(SWITCH.into_iter())),
         "CUDASNAP_STRATEGY" => is_one(Box::new(Choice::all().map(Choice::word))),
         _ => false,
     }
@@ -251,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_option_of_the_table_has_an_argument_and_a_rule() {
-        let line = "--mode observe --threads 5 --pages 4k --buffer keep --keep-max 3G --report /tmp/x --log info --strategy tune";
+        let line = "--mode observe --threads 5 --pages 4k --buffer keep --keep-max 3G --report /tmp/x --log info --strategy tune --sparse on";
         let mut names: Vec<_> = settings(line)
             .unwrap()
             .into_iter()

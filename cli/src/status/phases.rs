@@ -93,6 +93,12 @@ pub fn line(phase: &PhaseView, now: u64) -> String {
     if phase.kept {
         text += ", buffer kept from before";
     }
+    if phase.zeros > 0 {
+        text += &format!(
+            ", {} of it zeros that take no memory",
+            units::bytes(phase.zeros)
+        );
+    }
     if !phase.is_effective() {
         text += &format!(", not effective: {} expected", units::bytes(phase.expected));
     }
@@ -170,6 +176,14 @@ mod tests {
             "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 12.0 s ago"
         );
         assert_eq!(split(&phase), "16 threads: mmap 2.00 ms");
+        let sparse = PhaseView {
+            zeros: 5_000_000_000,
+            ..phase.clone()
+        };
+        assert_eq!(
+            line(&sparse, 13_430_000_000),
+            "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 5.00 GB of it zeros that take no memory, 12.0 s ago"
+        );
         let tried = PhaseView {
             strategy: Word {
                 number: 1,

@@ -66,6 +66,7 @@ pub struct OptionsView {
     pub keep_max: u64,
     pub log: u32,
     pub strategy: Word,
+    pub sparse: bool,
     pub report: bool,
 }
 
@@ -169,6 +170,7 @@ fn options(options: &wire::Options) -> OptionsView {
         strategy: Word::new(&options.strategy, |number| {
             wire::Choice::from_number(number).map(wire::Choice::word)
         }),
+        sparse: options.sparse.load(Relaxed) != 0,
         report: options.report_len.load(Relaxed) != 0,
     }
 }

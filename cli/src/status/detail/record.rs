@@ -55,11 +55,12 @@ fn options(options: &OptionsView, record: &RecordView) -> String {
         .get(options.log as usize)
         .map_or_else(|| options.log.to_string(), ToString::to_string);
     let mut text = format!(
-        "mode {}, threads {}, pages {}, buffer {keep}, strategy {}, log {log}, {} report",
+        "mode {}, threads {}, pages {}, buffer {keep}, strategy {}{}, log {log}, {} report",
         record.mode,
         number(options.threads, "automatic"),
         options.pages,
         options.strategy,
+        if options.sparse { ", sparse" } else { "" },
         if options.report { "a" } else { "no" },
     );
     if record.mode != options.mode {

@@ -1,0 +1,114 @@
+/* A driver whose device memory is mostly zeros, as a server's is whose cache of keys and values nobody has used yet. Zeros may be left out of
+ * the buffer, but never where something else lies: what an earlier checkpoint left in a kept buffer, what the driver copied before or put
+ * there by itself. */
+#include "attack.h"
+
+#define LENGTH (160 * MIB + 4321)
+/* What is not zero in a mostly empty source: every so many bytes, so long. */
+#define EVERY (40 * MIB)
+#define FULL (3 * MIB)
+
+static unsigned char *staging[2];
+
+/* Resident bytes of the process that are its own: pages that read as zeros without being there do not count. */
+static long own_kib(void)
+{
+    long size, resident, shared;
+    FILE *file = fopen("/proc/self/statm", "r");
+    expect(file && fscanf(file, "%ld %ld %ld", &size, &resident, &shared) == 3, "statm cannot be read");
+    fclose(file);
+    return (resident - shared) * 4;
+}
+
+static void copy_through_staging(unsigned char *buffer, size_t from, size_t to)
+{
+    for (size_t offset = from, turn = 0; offset < to; offset += CHUNK, turn ^= 1) {
+        const size_t length = to - offset < CHUNK ? to - offset : CHUNK;
+        memcpy(staging[turn], source + offset, length);
+        cuda.memcpy(buffer + offset, staging[turn], length);
+    }
+}
+
+/* A restore, chunk by chunk, looked at before the next. */
+static void expect_restored(const unsigned char *buffer)
+{
+    for (size_t offset = 0; offset < LENGTH; offset += CHUNK) {
+        cuda.memcpy(staging[0], buffer + offset, chunk_at(offset, LENGTH));
+        expect(memcmp(staging[0], source + offset, chunk_at(offset, LENGTH)) == 0, "what is restored is wrong");
+    }
+    expect(helpers() == 0, "a helper outlives its phase");
+}
+
+static void empty_most_of_the_source(void)
+{
+    for (size_t offset = 0; offset < LENGTH; offset += EVERY) {
+        const size_t full = offset + FULL, end = offset + EVERY < LENGTH ? offset + EVERY : LENGTH;
+        if (full < end)
+            memset(source + full, 0, end - full);
+    }
+    /* One byte in the middle of nothing. */
+    source[20 * MIB + 77] = 1;
+}
+
+static void prepare(void)
+{
+    make_source(LENGTH);
+    for (int turn = 0; turn < 2; turn++)
+        staging[turn] = memset(plain_memory(CHUNK), 7, CHUNK);
+}
+
+/* How many KiB the buffer took. */
+static const char *mostly_zero(void)
+{
+    static char text[32];
+    prepare();
+    empty_most_of_the_source();
+    const long before = own_kib();
+    unsigned char *buffer = request(LENGTH);
+    copy_through_staging(buffer, 0, LENGTH);
+    expect(helpers() == 0, "a helper outlives its phase");
+    snprintf(text, sizeof text, "%ld", own_kib() - before);
+    expect_restored(buffer);
+    release(buffer, LENGTH);
+    return text;
+}
+
+/* Full first; the buffer that is kept is full of that when most of the memory is empty. */
+static const char *kept_full(void)
+{
+    prepare();
+    for (int cycle = 0; cycle < 3; cycle++) {
+        unsigned char *buffer = request(LENGTH);
+        copy_through_staging(buffer, 0, LENGTH);
+        expect_source(buffer, LENGTH);
+        expect_restored(buffer);
+        release(buffer, LENGTH);
+        if (cycle == 0)
+            empty_most_of_the_source();
+    }
+    return NULL;
+}
+
+/* The driver writes some of its buffer by itself, and copies zeros over that; it copies a part twice, zeros the second time. */
+static const char *written_before(void)
+{
+    prepare();
+    unsigned char *buffer = request(LENGTH);
+    memset(buffer + 11 * MIB, 9, 2 * MIB);
+    buffer[100 * MIB + 5] = 3;
+    copy_through_staging(buffer, 60 * MIB, 70 * MIB);
+    empty_most_of_the_source();
+    copy_through_staging(buffer, 0, LENGTH);
+    expect_source(buffer, LENGTH);
+    expect_restored(buffer);
+    release(buffer, LENGTH);
+    return NULL;
+}
+
+int main(int count, char **arguments)
+{
+    static const struct attack attacks[] = {
+        {"mostly-zero", mostly_zero}, {"kept-full", kept_full}, {"written-before", written_before}, {NULL, NULL}};
+    load_cuda();
+    return run_attack(attacks, count, arguments);
+}
