@@ -15,6 +15,8 @@ pub struct Mapping {
     pub writable: bool,
     /// `x`
     pub executable: bool,
+    /// `s`: what is written there others see.
+    pub shared: bool,
     /// Offset in the file.
     pub offset: u64,
     /// Device and inode; an inode of 0 means anonymous memory. In a container, files of two file systems may share an inode.
@@ -51,6 +53,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
         readable: perms.first() == Some(&b'r'),
         writable: perms.get(1) == Some(&b'w'),
         executable: perms.get(2) == Some(&b'x'),
+        shared: perms.get(3) == Some(&b's'),
         offset,
         file: (device, inode),
     })
@@ -271,6 +274,18 @@ pub fn is_whole(start: usize, len: usize, hugetlb: bool) -> bool {
     whole
 }
 
+/// Whether all of a range is mapped, and shared: a device's memory, or a file's.
+pub fn is_shared(start: usize, len: usize) -> bool {
+    let (mut at, end) = (start, start.saturating_add(len));
+    for_each(|mapping, _| {
+        if mapping.contains(at) && mapping.shared {
+            at = mapping.end;
+        }
+        mapping.end <= at && at < end
+    });
+    at >= end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,7 +297,7 @@ mod tests {
         let mapping = parse_line(line).unwrap();
         assert_eq!(mapping.start, 0x7f2e58e9b000);
         assert_eq!(mapping.end, 0x7f2e58ebd000);
-        assert!(mapping.readable && !mapping.writable && mapping.executable);
+        assert!(mapping.readable && !mapping.writable && mapping.executable && !mapping.shared);
         assert_eq!(
             (mapping.offset, mapping.file),
             (0x1000, (0xfe << 32, 12345))
@@ -314,6 +329,30 @@ mod tests {
     }
 
     #[test]
+    fn a_range_is_shared_when_every_page_of_it_is() {
+        let page = crate::sys::page_size();
+        let map = |at: usize, pages: usize, flags: i32| {
+            let flags = flags | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping anywhere, or over a page of it.
+            unsafe { crate::sys::mmap(at, pages * page, 3, flags, -1, 0) }.unwrap()
+        };
+        let start = map(0, 4, libc::MAP_SHARED);
+        assert!(is_shared(start, 4 * page) && is_shared(start + page + 5, 7));
+        // In two mappings.
+        map(start + page, 1, libc::MAP_SHARED | libc::MAP_FIXED);
+        assert!(is_shared(start, 4 * page));
+        map(start + 2 * page, 1, libc::MAP_PRIVATE | libc::MAP_FIXED);
+        assert!(is_shared(start, 2 * page) && is_shared(start + 3 * page, page));
+        assert!(!is_shared(start, 2 * page + 1) && !is_shared(start + 2 * page, page));
+        // SAFETY: nothing uses it any more.
+        unsafe { crate::sys::munmap(start + page, page) }.unwrap();
+        assert!(is_shared(start, page) && !is_shared(start, page + 1));
+        // SAFETY: the same.
+        unsafe { crate::sys::munmap(start, 4 * page) }.unwrap();
+        assert!(!is_shared(start, 1));
+    }
+
+    #[test]
     fn objects_are_found_by_a_part_of_their_path() {
         let libc = object_of(libc::getpid as *const () as usize).unwrap();
         let found: [Option<usize>; 2] = objects_named(b"libc.so.6");
@@ -329,6 +368,7 @@ mod tests {
             readable: true,
             writable: perms.contains('w'),
             executable: perms.contains('x'),
+            shared: false,
             offset,
             file: (1, inode),
         };
@@ -368,7 +408,7 @@ mod tests {
             let (start, end) = (start as usize, start as usize + len as usize);
             let line = format!("{start:08x}-{end:08x} rw-p {offset:08x} 00:00 {inode} ");
             let expected = Mapping {
-                start, end, readable: true, writable: true, executable: false,
+                start, end, readable: true, writable: true, executable: false, shared: false,
                 offset: offset.into(), file: (0, inode.into()),
             };
             prop_assert_eq!(parse_line(line.as_bytes()), Some(expected));

@@ -120,7 +120,6 @@ impl Crew {
         let last_copy_ns = if first == First::Copy { now_ns } else { 0 };
         self.last_copy_ns.store(last_copy_ns, Ordering::Relaxed);
         self.copying.store(0, Ordering::Relaxed);
-        self.flushes.begin();
     }
 
     /// Starts helpers until `wanted` are alive. Their stacks are the [`STACKS`] bytes at `stacks`.
@@ -200,9 +199,6 @@ impl Crew {
                 unsafe { flush(src, len) };
             }
         } else {
-            if manner.flush.is_some() {
-                self.flushes.expect(src as usize, len);
-            }
             for job in plan::jobs(len, manner.threads, manner.part) {
                 let generation = self
                     .board

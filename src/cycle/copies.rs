@@ -9,7 +9,7 @@ use crate::cpus::{self, Use};
 use crate::crew::{First, Manner, CREW};
 use crate::phase::{Opening, Phase};
 use crate::region::{self, Origin, Region};
-use crate::{config::Config, record, sys};
+use crate::{config::Config, maps, record, sys};
 
 use super::{Call, State};
 
@@ -157,11 +157,11 @@ impl State {
                 flush: None,
             };
         }
-        let staging = self.staging.comes_round(chunk.other_side(), chunk.len);
+        let may_be = self.told_of_all && chunk.len <= STAGING_MAX && chunk.len >= ALONE_BELOW;
         let later = self
             .kernel
             .rest
-            .filter(|_| staging && self.told_of_all && chunk.len <= STAGING_MAX);
+            .filter(|_| may_be && self.is_staging(chunk.other_side(), chunk.len));
         Manner {
             threads,
             part: if self.from_kept { SHORT_PART } else { PART },
@@ -171,6 +171,12 @@ impl State {
             },
             flush: later,
         }
+    }
+
+    #[inline(never)]
+    fn is_staging(&mut self, start: usize, len: usize) -> bool {
+        let is_shared = || maps::is_shared(start, len);
+        self.staging.comes_round(start, len, is_shared)
     }
 
     /// Opens the phase that this copy belongs to, unless it is the one that goes on. A second copy to or from the buffer's
