@@ -45,8 +45,8 @@ static void begin(void)
  * copies, or no helper was to be had in time. */
 static void hold_after(unsigned char *from, size_t length)
 {
-    tell_warden(HOLD);
-    for (int try = 0; !atomic_load(&warden->held); try++) {
+    hold_at(from, length);
+    for (int try = 0; try == 0 || !atomic_load(&warden->held); try++) {
         expect(try < TRIES, "no helper flushes after its copy");
         copy_out_of(from, length);
     }
@@ -218,7 +218,7 @@ static const char *last_copy(void)
         begin();
         copy_all(buffer + at, source + at, LENGTH - STAGE - at);
         at = LENGTH - STAGE;
-        tell_warden(HOLD);
+        hold_at(stage[0], STAGE);
         copy_out_of(stage[0], STAGE);
         tell_warden(CALM);
         if (!atomic_load(&warden->held))
@@ -294,8 +294,8 @@ static const char *child(void)
 /* No flush outlives its copy: none is made after it at all. The source goes at once. */
 static void expect_no_late_flush(void)
 {
-    tell_warden(HOLD);
     for (int round = 0; round < 12; round++) {
+        hold_at(stage[round % 2], STAGE);
         copy_out_of(stage[round % 2], STAGE);
         at += STAGE;
         expect(atomic_load(&warden->flushes) == 0, "a flush outlives its copy");
@@ -381,12 +381,12 @@ static const char *allocated(void)
     prepare();
     mallopt(M_MMAP_THRESHOLD, 64 * 1024);
     begin();
-    tell_warden(HOLD);
     unsigned char *first = NULL;
     int again = 0;
     for (int round = 0; round < 12; round++, at += STAGE) {
         unsigned char *memory = malloc(STAGE);
         expect(memory != NULL, "no memory");
+        hold_at(memory, STAGE);
         again += memory == first;
         first = first ? first : memory;
         copy_out_of(memory, STAGE);

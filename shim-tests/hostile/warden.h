@@ -14,7 +14,7 @@
 enum warden_order {
     /* Nothing new. */
     GO_ON,
-    /* The next helper that enters a flush is held. */
+    /* The next helper that enters a flush of that source is held. */
     HOLD,
     /* Nobody is to be held any more. */
     CALM,
@@ -38,6 +38,8 @@ static struct warden {
     _Atomic int flushes;
     /* The driver's thread was seen to wait. */
     _Atomic int waited;
+    /* The source: a helper may still be at the one before. */
+    uintptr_t source, source_end;
     /* What the held helper was about to flush. */
     _Atomic uintptr_t from;
 } *warden;
@@ -119,7 +121,7 @@ static inline void at_drivers_syscall(const struct user_regs_struct *registers)
 static inline int at_flush(pid_t thread, const struct user_regs_struct *registers)
 {
     atomic_fetch_add(&warden->flushes, 1);
-    if (!ward.armed)
+    if (!ward.armed || registers->rdi < warden->source || registers->rdi >= warden->source_end)
         return 0;
     if (thread == ward.driver) {
         ward.driver_is_held = ward.helpers > 0;
@@ -218,6 +220,13 @@ static inline void tell_warden(enum warden_order order)
     atomic_store(&warden->order, (int)order);
     while (atomic_load(&warden->order) != GO_ON)
         syscall(SYS_getppid);
+}
+
+static inline void hold_at(const void *source, size_t length)
+{
+    warden->source = (uintptr_t)source;
+    warden->source_end = warden->source + length;
+    tell_warden(HOLD);
 }
 
 #endif
