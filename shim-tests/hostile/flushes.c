@@ -399,6 +399,29 @@ static const char *allocated(void)
     return NULL;
 }
 
+/* What comes round at the address of a staging buffer that was given up is no staging buffer. */
+static const char *recycled(void)
+{
+    prepare();
+    begin();
+    copy_out_of(stage[0], STAGE);
+    at += STAGE;
+    unmaps(stage[0]);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    void *memory = mmap(stage[0], STAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
+    expect(memory == stage[0], "its addresses are not free");
+    const int before = atomic_load(&warden->flushes);
+    expect(before > 0, "there was no flush after a copy");
+    hold_at(memory, STAGE);
+    for (int round = 0; round < 4; round++, at += STAGE)
+        copy_out_of(memory, STAGE);
+    expect(atomic_load(&warden->flushes) == before, "a flush of memory that is freed outlives its copy");
+    tell_warden(CALM);
+    munmap(memory, STAGE);
+    finish();
+    return NULL;
+}
+
 int main(int count, char **arguments)
 {
     static const struct attack attacks[] = {
@@ -413,6 +436,7 @@ int main(int count, char **arguments)
         {"hooked-before", hooked_before},
         {"hooked-meanwhile", hooked_meanwhile},
         {"allocated", allocated},
+        {"recycled", recycled},
         {NULL, NULL},
     };
     return run_attack(attacks, count, arguments);

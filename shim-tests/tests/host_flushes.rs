@@ -183,4 +183,5 @@ fn no_flush_is_late_where_another_hook_stands_in_a_slot() {
 #[cfg_attr(no_late_flush, ignore = "needs a CPU with clflushopt")]
 fn no_flush_of_an_allocators_memory_is_late() {
     run("allocated", "");
+    run("recycled", "");
 }

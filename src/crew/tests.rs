@@ -342,3 +342,40 @@ fn a_helper_says_that_it_has_its_name() {
     }
     CREW.prefault.disarm();
 }
+
+/// Many units, and their last piece; what lies beside stays.
+#[test]
+fn what_is_given_back_is_all_of_the_range_and_nothing_else() {
+    const UNIT: usize = 64 << 20;
+    let phase = Phase::begin();
+    let len = 2 * UNIT + 3 * 4096;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping anywhere.
+    let around = unsafe { sys::mmap(0, len + 2 * UNIT, 3, flags, -1, 0) }.unwrap();
+    let start = around + UNIT;
+    // SAFETY: advice about page sizes.
+    let _ = unsafe { sys::madvise(around, len + 2 * UNIT, libc::MADV_NOHUGEPAGE) };
+    let pages = [0, 4096, UNIT - 4096, UNIT, 2 * UNIT, len - 4096];
+    let neighbours = [
+        start - UNIT,
+        start - 4096,
+        start + len,
+        start + len + UNIT - 4096,
+    ];
+    for address in pages.map(|offset| start + offset).iter().chain(&neighbours) {
+        // SAFETY: inside the mapping.
+        unsafe { *(*address as *mut u8) = 7 };
+    }
+    CREW.prefault.arm(start, len, len, How::Free, 3);
+    phase.recruit(2);
+    CREW.prefault_now();
+    assert!(CREW.prefault.is_done());
+    assert_eq!(CREW.dismiss(), 0);
+    // SAFETY: the same.
+    let byte = |address: usize| unsafe { *(address as *const u8) };
+    assert!(neighbours.iter().all(|address| byte(*address) == 7));
+    assert_eq!(crate::resident::of(start, len).total, 0);
+    assert!(pages.iter().all(|offset| byte(start + offset) == 0));
+    // SAFETY: nothing uses it any more.
+    unsafe { sys::munmap(around, len + 2 * UNIT) }.unwrap();
+}

@@ -11,7 +11,7 @@ use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::{hollow, phase, report, sys};
 
-use super::{kept, memory, slots, Call, State};
+use super::{kept, memory, slots, staging, Call, State};
 
 /// What to do with a call of libcuda that takes addresses away.
 pub enum Fate {
@@ -71,6 +71,7 @@ fn changes_nothing(addr: usize, len: usize) -> bool {
 
 /// What is about to go away may be a staging buffer whose lines a helper still flushes. In a child of fork there is no helper.
 pub fn wait_for_flushes(addr: usize, len: usize) {
+    staging::changes();
     if CREW.is_flushing(addr, len) && super::is_about(sys::getpid()) {
         CREW.wait_for_flushes(addr, len);
     }

@@ -3,6 +3,16 @@
 //! driver takes away, through its slots. Memory of an allocator comes round too, when it is freed and given out again, and its
 //! `free` is no call of libcuda's: but it is never a shared mapping.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Counts the calls after which other memory may lie where a staging buffer was.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// Something is about to lie elsewhere, or nowhere.
+pub(super) fn changes() {
+    CHANGES.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Buffers that are remembered; a device has two.
 const PLACES: usize = 32;
 
@@ -10,12 +20,14 @@ const PLACES: usize = 32;
 pub(super) struct Staging {
     places: [Place; PLACES],
     next: usize,
+    /// Changes when the places were last asked about.
+    seen: u32,
 }
 
 #[derive(Clone, Copy)]
 struct Place {
     range: (usize, usize),
-    /// Whether it is shared; asked when it first comes round.
+    /// Whether it is shared; asked when it comes round, and again after changes.
     shared: Option<bool>,
 }
 
@@ -29,11 +41,17 @@ impl Staging {
         Staging {
             places: [nowhere; PLACES],
             next: 0,
+            seen: 0,
         }
     }
 
     /// Notes a source; whether it was one before in this phase, and `is_shared`.
     pub fn comes_round(&mut self, start: usize, len: usize, is_shared: impl Fn() -> bool) -> bool {
+        let now = CHANGES.load(Ordering::Relaxed);
+        if now != self.seen {
+            self.seen = now;
+            self.places.iter_mut().for_each(|place| place.shared = None);
+        }
         let range = (start, len);
         let known = self.places.iter_mut().find(|place| place.range == range);
         if let Some(place) = known {
