@@ -71,6 +71,11 @@ pub struct Unflushed {
 }
 
 impl Unflushed {
+    /// Its first address, and the one after its last.
+    pub const fn range(&self) -> (usize, usize) {
+        (self.src, self.src.saturating_add(self.len))
+    }
+
     /// Flushes it.
     ///
     /// # Safety

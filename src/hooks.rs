@@ -39,6 +39,9 @@ unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
         || record::get().drop.load(Relaxed) != 0
         || (args.is_fixed() && release::holds(args.addr, args.len));
     if !attention || guard::is_off() {
+        if attention && args.is_fixed() {
+            guard::barrier(|| release::wait_for_flushes(args.addr, args.len));
+        }
         // SAFETY: the program's own call.
         return unsafe { pass_mmap(next, &args) };
     }
@@ -290,9 +293,7 @@ unsafe extern "C" fn slot_mprotect(addr: *mut c_void, len: size_t, prot: c_int) 
 type Madvise = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
 
 unsafe extern "C" fn slot_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
-    if release::takes_access(advice) {
-        guard::barrier(|| release::disturb(addr as usize, len));
-    }
+    guard::barrier(|| release::advise(addr as usize, len, advice));
     let next = match got::next(Slot::Madvise) {
         // SAFETY: what libcuda's own slot for this symbol held.
         Some(address) => unsafe { core::mem::transmute::<usize, Madvise>(address) },

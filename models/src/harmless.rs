@@ -182,20 +182,14 @@ pub const LIST: &[Harmless] = &[
     },
     Harmless {
         file: "src/crew/flush.rs",
-        line: "if self.by.load(Ordering::Acquire) == 0 {",
-        kind: Kind::Weak,
-        why: "a bit that is set was seen with the part that was reported after it",
-    },
-    Harmless {
-        file: "src/crew/flush.rs",
-        line: ".fetch_or(1 << (mark - 1), Ordering::AcqRel);",
+        line: "self.by.fetch_or(1 << helper, Ordering::AcqRel);",
         kind: Kind::Weak,
         why: "the part's report, which comes after it, releases it",
     },
     #[cfg(not(feature = "random"))]
     Harmless {
         file: "src/crew/flush.rs",
-        line: ".fetch_or(1 << (mark - 1), Ordering::AcqRel);",
+        line: "self.by.fetch_or(1 << helper, Ordering::AcqRel);",
         kind: Kind::Torn,
         why: "needed with two helpers, where the random orders find it; loom's model has one",
     },

@@ -219,6 +219,14 @@ static inline unsigned char *plain_memory(size_t length)
     return memory;
 }
 
+/* As the driver's staging buffers are: only from such memory may a flush come after its copy. */
+static inline unsigned char *shared_memory(size_t length)
+{
+    unsigned char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    expect(memory != MAP_FAILED, "no shared memory");
+    return memory;
+}
+
 /* The same for every program: a wrong byte can be looked up. */
 static inline uint32_t next_random(uint32_t *state)
 {

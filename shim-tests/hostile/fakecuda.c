@@ -37,6 +37,11 @@ EXPORT void *fake_map(void *address, size_t length, int protection, int flags)
     return mmap(address, length, protection, flags, -1, 0);
 }
 
+EXPORT void *fake_map64(void *address, size_t length, int protection, int flags)
+{
+    return mmap64(address, length, protection, flags, -1, 0);
+}
+
 EXPORT void *fake_remap(void *address, size_t old_length, size_t new_length, int flags, void *target)
 {
     return mremap(address, old_length, new_length, flags, target);

@@ -1,11 +1,19 @@
 /* Another preload that hooks mmap and munmap: allocators, memory profilers, communication libraries. It goes on by RTLD_NEXT
- * (NEXT), by a jump in place of its last call (JUMP), makes the system calls by itself (RAW), or refuses what is large (REFUSE), as one that keeps a budget. */
+ * (NEXT), by a jump in place of its last call (JUMP), makes the system calls by itself (RAW), or those for fixed addresses alone (FIXED), as
+ * one that keeps books of the address space, or refuses what is large (REFUSE), as one that keeps a budget. ONLY64: it hooks mmap64, not mmap. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifdef ONLY64
+#define mmap mapper_map
+#define BODY "mapper_map"
+#else
+#define BODY "mmap"
+#endif
 
 /* Read by the program's tests. */
 volatile unsigned long mapper_calls;
@@ -42,6 +50,10 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
 {
     static map *go_on;
     mapper_calls++;
+#ifdef FIXED
+    if (flags & MAP_FIXED)
+        return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+#endif
 #ifdef REFUSE
     if (length >= 32u << 20 && (flags & MAP_POPULATE))
         return MAP_FAILED;
@@ -62,4 +74,4 @@ int munmap(void *address, size_t length)
 #endif
 
 void *mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset)
-    __attribute__((alias("mmap")));
+    __attribute__((alias(BODY)));

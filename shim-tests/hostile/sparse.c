@@ -54,7 +54,7 @@ static void prepare(void)
 {
     make_source(LENGTH);
     for (int turn = 0; turn < 2; turn++)
-        staging[turn] = memset(plain_memory(CHUNK), 7, CHUNK);
+        staging[turn] = memset(shared_memory(CHUNK), 7, CHUNK);
 }
 
 /* How many KiB the buffer took. */

@@ -38,7 +38,7 @@ static const char *cycles(void)
 {
     make_source(LENGTH);
     for (int turn = 0; turn < 2; turn++)
-        staging[turn] = plain_memory(PIECE);
+        staging[turn] = shared_memory(PIECE);
     for (int cycle = 0; cycle < 3; cycle++) {
         unsigned char *buffer = request(LENGTH);
         checkpoint(buffer);

@@ -5,7 +5,7 @@
 
 use super::{Crew, HELPERS};
 use crate::board::{Claim, Unflushed, CALLER};
-use crate::sync::{constructor, spin_loop, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{constructor, spin_loop, words, AtomicU32, AtomicUsize, Ordering};
 use crate::sys;
 
 /// Sources that one helper can put off; a job has 64 parts for usually more than a dozen threads.
@@ -14,17 +14,31 @@ pub(super) const PUT_OFF: usize = 8;
 /// Looks before a waiting caller offers its CPU: a flush of all that one helper may have put off takes some 50 us.
 const LOOKS: u32 = 4096;
 
+/// Whole pages: who takes a byte of one away takes all of it.
+const PAGE: usize = 4096;
+
 /// Who is at it, and where.
 pub(super) struct Flushes {
     /// A bit per helper that has put some off.
     pub(super) by: AtomicU32,
-    /// All sources of this phase lie from here ...
+    /// Where, for each of these.
+    places: [Place; HELPERS],
+}
+
+/// The pages that hold all that one helper has put off: parts of one job.
+struct Place {
     from: AtomicUsize,
-    /// ... to here.
     to: AtomicUsize,
 }
 
 const _: () = assert!(HELPERS < 32);
+
+impl Place {
+    fn touches(&self, addr: usize, len: usize) -> bool {
+        addr < self.to.load(Ordering::Relaxed)
+            && self.from.load(Ordering::Relaxed) < addr.saturating_add(len)
+    }
+}
 
 impl Flushes {
     constructor! {
@@ -32,27 +46,24 @@ impl Flushes {
         pub fn new() -> Self {
             Flushes {
                 by: AtomicU32::new(0),
-                from: AtomicUsize::new(usize::MAX),
-                to: AtomicUsize::new(0),
+                places: words![
+                    Place {
+                        from: AtomicUsize::new(0),
+                        to: AtomicUsize::new(0),
+                    };
+                    HELPERS
+                ],
             }
         }
     }
 
-    /// Sources of a new phase; those of helpers that are late are remembered.
-    pub fn begin(&self) {
-        if self.by.load(Ordering::Acquire) == 0 {
-            self.from.store(usize::MAX, Ordering::Relaxed);
-            self.to.store(0, Ordering::Relaxed);
+    /// A helper has put off what lies in this range, and nothing else.
+    pub fn announce(&self, helper: usize, (from, to): (usize, usize)) {
+        if let Some(place) = self.places.get(helper) {
+            place.from.store(from / PAGE * PAGE, Ordering::Relaxed);
+            place.to.store(to.next_multiple_of(PAGE), Ordering::Relaxed);
         }
-    }
-
-    /// Tells where a job's source lies, before it is published. One thread publishes at a time.
-    pub fn expect(&self, src: usize, len: usize) {
-        let from = self.from.load(Ordering::Relaxed).min(src);
-        let to = self.to.load(Ordering::Relaxed);
-        self.from.store(from, Ordering::Relaxed);
-        self.to
-            .store(to.max(src.saturating_add(len)), Ordering::Relaxed);
+        self.by.fetch_or(1 << helper, Ordering::AcqRel);
     }
 
     /// A helper is not, or no longer, at it.
@@ -65,11 +76,12 @@ impl Flushes {
         self.by.store(0, Ordering::Relaxed);
     }
 
-    /// Whether a range takes a byte of a source that some helper may still flush.
+    /// Whether a range takes a byte of what some helper may still flush.
     fn touches(&self, addr: usize, len: usize) -> bool {
-        self.by.load(Ordering::Acquire) != 0
-            && addr < self.to.load(Ordering::Relaxed)
-            && self.from.load(Ordering::Relaxed) < addr.saturating_add(len)
+        let by = self.by.load(Ordering::Acquire);
+        let at_it =
+            |(helper, place): (usize, &Place)| by & 1 << helper != 0 && place.touches(addr, len);
+        by != 0 && self.places.iter().enumerate().any(at_it)
     }
 }
 
@@ -77,6 +89,8 @@ impl Flushes {
 pub(super) struct PutOff {
     rests: [Option<Unflushed>; PUT_OFF],
     count: usize,
+    /// The first address of it all, and the one after the last.
+    range: (usize, usize),
 }
 
 impl PutOff {
@@ -84,13 +98,20 @@ impl PutOff {
         PutOff {
             rests: [None; PUT_OFF],
             count: 0,
+            range: (usize::MAX, 0),
         }
     }
 
+    /// False when there is no more room.
     fn push(&mut self, rest: Unflushed) -> bool {
-        let place = self.rests.get_mut(self.count);
-        self.count += usize::from(place.is_some());
-        place.map(|place| *place = Some(rest)).is_some()
+        let Some(place) = self.rests.get_mut(self.count) else {
+            return false;
+        };
+        let (from, to) = rest.range();
+        *place = Some(rest);
+        self.count += 1;
+        self.range = (self.range.0.min(from), self.range.1.max(to));
+        true
     }
 }
 
@@ -105,7 +126,7 @@ impl Crew {
         };
         // The caller returns to the driver when it is through.
         if mark != CALLER && put_off.push(rest) {
-            self.flushes.by.fetch_or(1 << (mark - 1), Ordering::AcqRel);
+            self.flushes.announce(usize::from(mark) - 1, put_off.range);
             return;
         }
         // SAFETY: promised by the caller.

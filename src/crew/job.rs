@@ -42,9 +42,6 @@ impl Crew {
                 unsafe { flush(src, len) };
             }
         } else {
-            if manner.flush.is_some() {
-                self.flushes.expect(src as usize, len);
-            }
             for job in plan::jobs(len, manner.threads, manner.part) {
                 let generation = self
                     .board

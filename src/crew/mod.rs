@@ -114,7 +114,6 @@ impl Crew {
         self.copying.store(0, Ordering::Relaxed);
         self.team.store(u32::MAX, Ordering::Relaxed);
         self.stay.store(u32::MAX, Ordering::Relaxed);
-        self.flushes.begin();
     }
 
     /// Only so many helpers take parts of the next copies; a later one may still take parts of the next.

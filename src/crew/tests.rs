@@ -4,7 +4,7 @@ use super::*;
 use crate::copy::kernel::{choose, detect, Kernel};
 use crate::copy::plan;
 use crate::pages::How;
-use crate::sync::{spin_loop, AtomicUsize};
+use crate::sync::spin_loop;
 use std::sync::MutexGuard;
 
 /// Whoever takes longer hangs; no promise about time is tested here.
@@ -132,18 +132,15 @@ fn helpers_of_this_thread() -> bool {
         .any(|tid| tid.load(Ordering::Relaxed) & !NAMED == id)
 }
 
-static STACKS_NOW: AtomicUsize = AtomicUsize::new(0);
-
-/// A copy whose caller takes its time, until a helper has put a flush off: on a busy machine of 2 CPUs it may copy all parts before a
-/// helper is awake, or all helpers have left since the copy before.
+/// A copy whose caller takes its time, until a helper has put a flush off or all have left: on a machine of 2 CPUs it may copy all
+/// parts before a helper is awake.
 unsafe fn copy_behind_a_helper(dst: *mut u8, src: *const u8, len: usize) {
     let deadline = sys::now_ns() + PATIENCE_NS;
     while !helpers_of_this_thread()
         && CREW.flushes.by.load(Ordering::Acquire) == 0
+        && CREW.alive() > 0
         && sys::now_ns() < deadline
     {
-        // SAFETY: the phase's stacks; it ends after the copy.
-        unsafe { CREW.recruit(2, STACKS_NOW.load(Ordering::Relaxed)) };
         sys::sched_yield();
     }
     // SAFETY: promised by the caller.
@@ -153,7 +150,8 @@ unsafe fn copy_behind_a_helper(dst: *mut u8, src: *const u8, len: usize) {
 #[test]
 fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
     let phase = Phase::begin();
-    STACKS_NOW.store(phase.stacks, Ordering::Relaxed);
+    // Something to populate keeps the crew from leaving before the first copy.
+    CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
     // No more parts than one helper can put off: with more it would flush one before it is reported, and never end here.
     let source = vec![7u8; flush::PUT_OFF * plan::PART];
     let mut target = vec![0u8; source.len()];
@@ -164,14 +162,20 @@ fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
     let (start, len) = (source.as_ptr() as usize, source.len());
     for round in 0..20 {
         STOPPED.store(1, Ordering::Release);
-        FLUSHED.store(0, Ordering::Release);
-        target.fill(0);
-        // SAFETY: both vectors are as long as said, and live until the flushes are over.
-        unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, &manner) };
-        // Nobody has waited for a flush that cannot end.
-        assert!(target == source, "round {round}");
-        assert!(CREW.is_flushing(start + 4096, 1), "round {round}");
-        assert!(!CREW.is_flushing(start + len, 1 << 20) && !CREW.is_flushing(start - 1, 1));
+        let deadline = sys::now_ns() + PATIENCE_NS;
+        // Again where the crew had just left for want of copies.
+        while !CREW.is_flushing(start, len) {
+            assert!(sys::now_ns() < deadline, "round {round}");
+            FLUSHED.store(0, Ordering::Release);
+            target.fill(0);
+            phase.recruit(2);
+            // SAFETY: both vectors are as long as said, and live until the flushes are over.
+            unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, &manner) };
+            // Nobody has waited for a flush that cannot end.
+            assert!(target == source, "round {round}");
+        }
+        let (before, behind) = (start / 4096 * 4096, (start + len).next_multiple_of(4096));
+        assert!(!CREW.is_flushing(behind, 1 << 20) && !CREW.is_flushing(before - 1, 1));
         STOPPED.store(0, Ordering::Release);
         CREW.wait_for_flushes(start, len);
         assert!(!CREW.is_flushing(start, len));
@@ -184,9 +188,18 @@ fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
 #[test]
 fn nobody_waits_for_the_flush_of_a_helper_that_is_dead() {
     let _phase = Phase::begin();
-    CREW.flushes.expect(1 << 30, 4096);
-    CREW.flushes.by.fetch_or(1 << 5, Ordering::AcqRel);
+    CREW.flushes.announce(5, (1 << 30, (1 << 30) + 4096));
     assert!(CREW.is_flushing(1 << 30, 1));
+    CREW.flushes.clear(5);
+    // Whole pages, those of this helper alone.
+    CREW.flushes
+        .announce(5, ((1 << 30) + 700, (1 << 30) + 5000));
+    CREW.flushes.announce(6, (2 << 30, (2 << 30) + 1));
+    for (addr, is_it) in [(0, true), (8191, true), (8192, false), (512 << 20, false)] {
+        assert_eq!(CREW.is_flushing((1 << 30) + addr, 1), is_it, "{addr}");
+    }
+    assert!(!CREW.is_flushing((1 << 30) - 4096, 4096) && CREW.is_flushing(1, usize::MAX));
+    CREW.flushes.clear(6);
     CREW.wait_for_flushes(1 << 30, 1);
     assert!(!CREW.is_flushing(1 << 30, 1));
 }
@@ -386,4 +399,41 @@ fn a_helper_says_that_it_has_its_name() {
         assert!(!is_another(helper, tid, word) && !is_gone(tid, word));
     }
     CREW.pages.disarm();
+}
+
+/// Many units, and their last piece; what lies beside stays.
+#[test]
+fn what_is_given_back_is_all_of_the_range_and_nothing_else() {
+    const UNIT: usize = 64 << 20;
+    let phase = Phase::begin();
+    let len = 2 * UNIT + 3 * 4096;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping anywhere.
+    let around = unsafe { sys::mmap(0, len + 2 * UNIT, 3, flags, -1, 0) }.unwrap();
+    let start = around + UNIT;
+    // SAFETY: advice about page sizes.
+    let _ = unsafe { sys::madvise(around, len + 2 * UNIT, libc::MADV_NOHUGEPAGE) };
+    let pages = [0, 4096, UNIT - 4096, UNIT, 2 * UNIT, len - 4096];
+    let neighbours = [
+        start - UNIT,
+        start - 4096,
+        start + len,
+        start + len + UNIT - 4096,
+    ];
+    for address in pages.map(|offset| start + offset).iter().chain(&neighbours) {
+        // SAFETY: inside the mapping.
+        unsafe { *(*address as *mut u8) = 7 };
+    }
+    CREW.pages.arm(start, len, len, How::Free, 3);
+    phase.recruit(2);
+    CREW.finish_units();
+    assert!(CREW.pages.is_done());
+    assert_eq!(CREW.dismiss(), 0);
+    // SAFETY: the same.
+    let byte = |address: usize| unsafe { *(address as *const u8) };
+    assert!(neighbours.iter().all(|address| byte(*address) == 7));
+    assert_eq!(crate::resident::of(start, len).total, 0);
+    assert!(pages.iter().all(|offset| byte(start + offset) == 0));
+    // SAFETY: nothing uses it any more.
+    unsafe { sys::munmap(around, len + 2 * UNIT) }.unwrap();
 }

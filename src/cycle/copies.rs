@@ -10,7 +10,7 @@ use crate::copy::strategy::{self, Way, Work};
 use crate::crew::{First, Manner, CREW};
 use crate::phase::{Opening, Phase};
 use crate::region::{self, Origin, Region};
-use crate::{config::Config, record, sys};
+use crate::{config::Config, maps, record, sys};
 
 use super::{Call, State};
 
@@ -170,11 +170,12 @@ impl State {
     /// How to make a copy. A flush may come after it only where nobody can take the source away unseen.
     fn manner(&mut self, chunk: &Chunk, way: Way) -> Manner {
         let is_checkpoint = chunk.direction == Direction::Checkpoint;
-        let staging = is_checkpoint && self.staging.comes_round(chunk.other_side(), chunk.len);
+        let may_be =
+            is_checkpoint && self.told_of_all && (ALONE_BELOW..=STAGING_MAX).contains(&chunk.len);
         let late = self
             .kernel
             .rest
-            .filter(|_| staging && self.told_of_all && chunk.len <= STAGING_MAX);
+            .filter(|_| may_be && self.is_staging(chunk.other_side(), chunk.len));
         let sparse = is_checkpoint && self.sparse;
         let (copy, flush) = strategy::loops(way.strategy, &self.kernel, late, sparse);
         Manner {
@@ -187,6 +188,12 @@ impl State {
             copy,
             flush,
         }
+    }
+
+    #[inline(never)]
+    fn is_staging(&mut self, start: usize, len: usize) -> bool {
+        let is_shared = || maps::is_shared(start, len);
+        self.staging.comes_round(start, len, is_shared)
     }
 
     /// Opens the phase that this copy belongs to, unless it is the one that goes on. A second copy to or from the buffer's

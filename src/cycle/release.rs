@@ -11,7 +11,7 @@ use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::{hollow, phase, report, sys};
 
-use super::{kept, memory, slots, Call, State};
+use super::{kept, memory, slots, staging, Call, State};
 
 /// What to do with a call of libcuda that takes addresses away.
 pub enum Fate {
@@ -70,7 +70,8 @@ fn changes_nothing(addr: usize, len: usize) -> bool {
 }
 
 /// What is about to go away may be a staging buffer whose lines a helper still flushes. In a child of fork there is no helper.
-fn wait_for_flushes(addr: usize, len: usize) {
+pub fn wait_for_flushes(addr: usize, len: usize) {
+    staging::changes();
     if CREW.is_flushing(addr, len) && super::is_about(sys::getpid()) {
         CREW.wait_for_flushes(addr, len);
     }
@@ -173,8 +174,18 @@ pub fn holds(addr: usize, len: usize) -> bool {
     kept::overlaps(addr, len) || hollow::is_awaited(addr, len) || CREW.is_flushing(addr, len)
 }
 
+/// libcuda gives advice about a range. Pages that go are waited for even where the next touch brings new ones: of the pool of 2 MiB
+/// pages there may be none left, which is a SIGBUS.
+pub fn advise(addr: usize, len: usize, advice: i32) {
+    if takes_access(advice) {
+        disturb(addr, len);
+    } else if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
+        wait_for_flushes(addr, len);
+    }
+}
+
 /// Whether advice may make a touch of the range a signal. What is not known may.
-pub const fn takes_access(advice: i32) -> bool {
+const fn takes_access(advice: i32) -> bool {
     use libc::*;
     !matches!(
         advice,

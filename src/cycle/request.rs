@@ -124,7 +124,7 @@ impl State {
         self.start_copied = false;
         self.look_around();
         let slots = slots::hold(libcuda);
-        self.told_of_all = slots.unmaps && slots.maps;
+        self.told_of_all = slots.all;
         slots
     }
 

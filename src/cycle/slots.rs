@@ -17,8 +17,9 @@ pub(super) struct Slots {
     pub copies: bool,
     /// So do the calls that end a buffer.
     pub unmaps: bool,
-    /// So do libcuda's own maps, with which it replaces what lies at an address.
-    pub maps: bool,
+    /// So does every call of libcuda that may take pages away, its own maps among them, with which it replaces what lies at an
+    /// address.
+    pub all: bool,
 }
 
 /// Takes libcuda's slots. Copies are ours only when the end of the buffer will be told to us too.
@@ -35,8 +36,9 @@ pub(super) fn hold(libcuda: &Libcuda) -> Slots {
     let moves = matches!(take(Slot::Mremap), SlotState::Held | SlotState::Missing);
     let unmaps = unmaps && moves;
     // A page that helpers may no longer write would be a signal to them. Not all drivers import these.
-    take(Slot::Mprotect);
-    take(Slot::Madvise);
+    let access = [take(Slot::Mprotect), take(Slot::Madvise)]
+        .iter()
+        .all(|state| matches!(state, SlotState::Held | SlotState::Missing));
     let copies = unmaps && {
         let memcpy = take(Slot::Memcpy);
         let memmove = take(Slot::Memmove);
@@ -45,7 +47,7 @@ pub(super) fn hold(libcuda: &Libcuda) -> Slots {
     Slots {
         copies,
         unmaps,
-        maps: maps_come(libcuda),
+        all: unmaps && access && maps_come(libcuda),
     }
 }
 
@@ -76,19 +78,20 @@ pub fn look_after() {
         return;
     }
     let call = Call::here();
-    if let Some(state) = super::enter(sys::getpid(), &call) {
+    if let Some(mut state) = super::enter(sys::getpid(), &call) {
         state.retake_slots();
     };
 }
 
 impl State {
-    /// Takes slots again that the loader overwrote.
-    pub(super) fn retake_slots(&self) {
+    /// Takes slots again that the loader overwrote. Where somebody else's function stays in one, not all is told to us any more.
+    pub(super) fn retake_slots(&mut self) {
         if got::intact() {
             return;
         }
         if let Some(libcuda) = Libcuda::at(self.libcuda) {
             (0..libcuda.retake()).for_each(|_| record::step(Step::SlotRetaken));
         }
+        self.told_of_all &= got::intact();
     }
 }

@@ -123,9 +123,33 @@ fn pattern(seed: usize) -> Vec<u8> {
     bytes
 }
 
+/// A staging buffer: memory that the device shares.
+struct Shared(usize, usize);
+
+impl Shared {
+    fn new(len: usize) -> Self {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping anywhere.
+        Shared(unsafe { sys::mmap(0, len, 3, flags, -1, 0) }.unwrap(), len)
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is this one's alone and lives as long.
+        unsafe { std::slice::from_raw_parts_mut(self.0 as *mut u8, self.1) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the phase is over, and nobody uses it any more.
+        unsafe { sys::munmap(self.0, self.1) }.unwrap();
+    }
+}
+
 /// Copies the whole buffer chunk by chunk through the driver's slots; a chunk may end anywhere.
 fn copies(direction: Direction, buffer: *mut u8, bytes: &mut [u8], chunk: usize) {
-    let mut staging = vec![0u8; chunk];
+    let mut memory = Shared::new(chunk);
+    let staging = memory.bytes();
     for (number, piece) in bytes.chunks_mut(chunk).enumerate() {
         let call = if number % 2 == 0 {
             driver().memcpy

@@ -15,6 +15,8 @@ pub struct Mapping {
     pub writable: bool,
     /// `x`
     pub executable: bool,
+    /// `s`: what is written there others see.
+    pub shared: bool,
     /// Offset in the file.
     pub offset: u64,
     /// Device and inode; an inode of 0 means anonymous memory. In a container, files of two file systems may share an inode.
@@ -51,6 +53,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
         readable: perms.first() == Some(&b'r'),
         writable: perms.get(1) == Some(&b'w'),
         executable: perms.get(2) == Some(&b'x'),
+        shared: perms.get(3) == Some(&b's'),
         offset,
         file: (device, inode),
     })
@@ -89,7 +92,7 @@ mod tests {
         let mapping = parse_line(line).unwrap();
         assert_eq!(mapping.start, 0x7f2e58e9b000);
         assert_eq!(mapping.end, 0x7f2e58ebd000);
-        assert!(mapping.readable && !mapping.writable && mapping.executable);
+        assert!(mapping.readable && !mapping.writable && mapping.executable && !mapping.shared);
         assert_eq!(
             (mapping.offset, mapping.file),
             (0x1000, (0xfe << 32, 12345))
@@ -118,7 +121,7 @@ mod tests {
             let (start, end) = (start as usize, start as usize + len as usize);
             let line = format!("{start:08x}-{end:08x} rw-p {offset:08x} 00:00 {inode} ");
             let expected = Mapping {
-                start, end, readable: true, writable: true, executable: false,
+                start, end, readable: true, writable: true, executable: false, shared: false,
                 offset: offset.into(), file: (0, inode.into()),
             };
             prop_assert_eq!(parse_line(line.as_bytes()), Some(expected));

@@ -48,9 +48,45 @@ pub fn is_whole(start: usize, len: usize, hugetlb: bool) -> bool {
     whole
 }
 
+/// Whether all of a range is mapped, and shared: a device's memory, or a file's.
+pub fn is_shared(start: usize, len: usize) -> bool {
+    let (mut at, end) = (start, start.saturating_add(len));
+    for_each(|mapping, _| {
+        if mapping.contains(at) && mapping.shared {
+            at = mapping.end;
+        }
+        mapping.end <= at && at < end
+    });
+    at >= end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_is_shared_when_every_page_of_it_is() {
+        let page = crate::sys::page_size();
+        let map = |at: usize, pages: usize, flags: i32| {
+            let flags = flags | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping anywhere, or over a page of it.
+            unsafe { crate::sys::mmap(at, pages * page, 3, flags, -1, 0) }.unwrap()
+        };
+        let start = map(0, 4, libc::MAP_SHARED);
+        assert!(is_shared(start, 4 * page) && is_shared(start + page + 5, 7));
+        // In two mappings.
+        map(start + page, 1, libc::MAP_SHARED | libc::MAP_FIXED);
+        assert!(is_shared(start, 4 * page));
+        map(start + 2 * page, 1, libc::MAP_PRIVATE | libc::MAP_FIXED);
+        assert!(is_shared(start, 2 * page) && is_shared(start + 3 * page, page));
+        assert!(!is_shared(start, 2 * page + 1) && !is_shared(start + 2 * page, page));
+        // SAFETY: nothing uses it any more.
+        unsafe { crate::sys::munmap(start + page, page) }.unwrap();
+        assert!(is_shared(start, page) && !is_shared(start, page + 1));
+        // SAFETY: the same.
+        unsafe { crate::sys::munmap(start, 4 * page) }.unwrap();
+        assert!(!is_shared(start, 1));
+    }
 
     #[test]
     fn own_text_is_found_with_its_load_address() {

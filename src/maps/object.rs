@@ -91,6 +91,7 @@ mod tests {
             readable: true,
             writable: perms.contains('w'),
             executable: perms.contains('x'),
+            shared: false,
             offset,
             file: (1, inode),
         };
