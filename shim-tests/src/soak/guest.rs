@@ -100,7 +100,8 @@ fn specification(plan: &HostPlan, tools: &Tools) -> HostSpec {
         .with_env("CUDASIM_DEVICE_MIB", "512")
         .with_env("CUDASNAP_THREADS", &plan.threads.to_string())
         .with_env("CUDASNAP_PAGES", pages.word())
-        .with_env("CUDASNAP_STRATEGY", plan.strategy.word());
+        .with_env("CUDASNAP_STRATEGY", plan.strategy.word())
+        .with_env("CUDASNAP_SPARSE", if plan.sparse { "on" } else { "off" });
     if let Some(most) = plan.keep {
         spec = spec
             .with_env("CUDASNAP_BUFFER", "keep")

@@ -47,6 +47,8 @@ pub struct HostPlan {
     pub keep: Option<u64>,
     /// `CUDASNAP_STRATEGY`
     pub strategy: Choice,
+    /// `CUDASNAP_SPARSE`
+    pub sparse: bool,
     /// Whether other threads live in it that can allocate and fork.
     pub mates: bool,
 }
@@ -138,6 +140,7 @@ impl HostPlan {
             pages: dealt(seed, "pages", &PAGES, number),
             keep: dealt(seed, "keep", &KEEP, number),
             strategy: dealt(seed, "strategy", &STRATEGIES, number),
+            sparse: dealt(seed, "sparse", &[true, false, false], number),
             mates: dealt(seed, "mates", &[true, true, false], number),
         }
     }
