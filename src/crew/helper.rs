@@ -75,12 +75,9 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
         }
         let generation = CREW.board.generation();
         let is_asked = index < CREW.team.load(Ordering::Relaxed) as usize;
+        let is_new = generation != seen && generation != 0;
         // SAFETY: see `work`.
-        if is_asked
-            && generation != seen
-            && generation != 0
-            && unsafe { CREW.work(generation, mark) }
-        {
+        if is_asked && is_new && unsafe { CREW.work(generation, mark) } {
             seen = generation;
             idle = 0;
             continue;
