@@ -84,7 +84,7 @@ fn flush(preemptions: usize) {
         let (dst, src) = world.prepare(0);
         // SAFETY: the addresses of a model are not followed.
         unsafe { CREW.copy(dst, src, 2 * PART, &world::manner(2, true)) };
-        CREW.wait_for_flushes(src as usize, 1);
+        CREW.wait_for_flushes(src as usize, 2 * PART);
         // Both ranges are somebody else's from here on.
         world.check(0);
         assert_eq!(CREW.dismiss(), 0);
