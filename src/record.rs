@@ -87,6 +87,11 @@ pub fn buffer(state: BufferState, address: usize, length: usize, mapped: usize) 
     });
 }
 
+/// A child of fork uses the library itself from now on: what its record says is its own.
+pub fn own() {
+    get().pid.store(sys::getpid(), Relaxed);
+}
+
 /// Writes identity: the constructor's part. Written words make the page private, so that a process checkpointer moves it as
 /// data and does not map it anew from the file.
 pub fn identify() {

@@ -1,10 +1,13 @@
 /* `simapp MIB [--devices N] [--pinned MIB] [--seed S]`: holds device memory with known contents and answers on stdin:
  * `sum` (`bad N`: wrong words), `rewrite` (new contents, `ok`), `extra MIB` (one more piece, in place of the one from before;
- * `ok`), `threads` (`threads N`), `busy` (says `busy`, fills 512 MiB in one call, says `idle`), `quit`. */
+ * `ok`), `threads` (`threads N`), `busy` (says `busy`, fills 512 MiB in one call, says `idle`), `child` (forks one that waits for its parent's end; `child PID`),
+ * `quit`. */
 #include "host_api.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "pattern.h"
@@ -147,6 +150,18 @@ static void busy(void)
     puts("idle");
 }
 
+static pid_t start_child(void)
+{
+    const pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (getppid() == parent)
+            sleep(1);
+        _exit(0);
+    }
+    return child;
+}
+
 static void answer(const char *line)
 {
     uint64_t wrong = 0;
@@ -168,6 +183,8 @@ static void answer(const char *line)
         printf("threads %d\n", count_threads());
     } else if (strcmp(line, "busy") == 0) {
         busy();
+    } else if (strcmp(line, "child") == 0) {
+        printf("child %d\n", (int)start_child());
     } else {
         printf("unknown %s\n", line);
     }

@@ -338,6 +338,43 @@ fn without_a_range_it_says_what_to_do() {
     assert_eq!(young.app.wrong_words(), 0);
 }
 
+/// A child of fork has the range too, and will never use it.
+#[test]
+fn the_range_of_a_forked_child_is_left_alone() {
+    let (driver, mut process) = reserved("32", &[]);
+    process.app.tell("child");
+    let heard = process.app.hear();
+    let child: i32 = heard
+        .strip_prefix("child ")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let said = driver.said(&format!("reserve {child} {CALM} --rate 0"));
+    assert_eq!((said.code, &*said.stdout), (4, ""), "{said:?}");
+    assert!(said.stderr.contains("forked from the process"), "{said:?}");
+    let tree = format!(
+        "reserve --tree {} {CALM} --rate 0 --json",
+        process.app.pid()
+    );
+    let said = driver.said(&tree);
+    let buffer = process.record().buffer;
+    let of_child = resident_bytes(
+        Target::new(child),
+        buffer.address,
+        buffer.address + buffer.mapped,
+    );
+    assert_eq!(of_child.unwrap(), 0);
+    assert_eq!(
+        resident(&process, &buffer),
+        buffer.length.next_multiple_of(2 << 20),
+        "{said:?}"
+    );
+    process.cycle();
+    assert!(process.last("checkpoint").kept);
+    assert_eq!(process.app.wrong_words(), 0);
+}
+
 #[test]
 fn several_processes_are_filled_in_turn() {
     let (driver, mut first) = reserved("32", &[]);

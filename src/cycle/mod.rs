@@ -267,6 +267,7 @@ fn enter_anew(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     let mut state = STATE.try_use(sys::gettid(), &call.place, |_, _| true)?;
     *state = State::new();
     ABOUT.store(pid, Ordering::Relaxed);
+    record::own();
     CREW.forget_all();
     hollow::forget();
     kept::forget();

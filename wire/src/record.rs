@@ -218,7 +218,7 @@ pub struct Record {
     pub thread_cap: AtomicU32,
     /// Not 0: free a kept or reserved buffer at the next mmap; the shim sets it back to 0. Control word.
     pub drop: AtomicU32,
-    /// Process that ran the constructor.
+    /// Process that ran the constructor, or a child of fork that has asked for a buffer since.
     pub pid: AtomicU32,
     /// Version of the library: major << 16 | minor << 8 | patch.
     pub library_version: AtomicU32,

@@ -63,6 +63,11 @@ impl Found {
         let target = identity.target();
         let record = Located::find(target)?;
         let view = record.read()?;
+        if view.pid != 0 && identity.own_pid() != view.pid as i32 {
+            return Err(Missing::None(
+                "it was forked from the process that has the range, and would not use it".into(),
+            ));
+        }
         if let Some(why) = why_none(&view) {
             return Err(Missing::None(why));
         }
