@@ -42,5 +42,9 @@ pub fn refusal(pid: i32, error: &RecordError) -> Refusal {
             exit: Exit::Refused,
         };
     }
-    failed(&format_args!("process {pid}: {error}"))
+    let hint = match error {
+        RecordError::NotLoaded => "; start it with cudasnap run",
+        _ => "",
+    };
+    failed(&format_args!("process {pid}: {error}{hint}"))
 }

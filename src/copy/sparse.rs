@@ -24,7 +24,7 @@ pub fn account() -> (u64, usize) {
 /// Copies by `copy` what is not zero already.
 ///
 /// # Safety
-/// As [`Copy`]; `copy` is one that this CPU can run.
+/// As [`super::kernel::Copy`]; `copy` is one that this CPU can run.
 pub(super) unsafe fn all_but_zeros(dst: *mut u8, src: *const u8, len: usize, copy: Copy) {
     let (mut at, mut run, mut zeros, mut stored_to) = (0, 0, 0, 0);
     while at < len {

@@ -22,6 +22,12 @@ pub struct Numbers {
     pub pages: String,
     /// Whether the buffer was one kept from before.
     pub kept: bool,
+    /// How the copies were made.
+    pub strategy: String,
+    /// Ways that were tried for that; 0 = none.
+    pub tried: u32,
+    /// Bytes that were zero, as what lay there, and were left out.
+    pub zeros: u64,
     /// The library's mode for this buffer.
     pub mode: String,
     /// Nanoseconds from the first to the last of the library's calls.
@@ -121,6 +127,9 @@ fn numbers(after: &RecordView, before: &RecordView, step: Step) -> Option<Number
         threads: phase.threads,
         pages: phase.pages.to_string(),
         kept: phase.kept,
+        strategy: phase.strategy.to_string(),
+        tried: phase.tried,
+        zeros: phase.zeros,
         mode: phase.mode.to_string(),
         nanoseconds: phase.total_ns,
         steps_down: steps_down(after, before),
