@@ -89,7 +89,12 @@ pub fn step(
         waited: false,
         released: None,
     };
-    let environment = [("CUDASIM_NOISE", "0"), ("CUDASIM_DMA_GBPS", "0")];
+    // A helper has nothing to do between two copies only when prefault is over: on a busy machine never, if copies come at once.
+    let rate = match order.place {
+        Place::After(_) => "1",
+        _ => "0",
+    };
+    let environment = [("CUDASIM_NOISE", "0"), ("CUDASIM_DMA_GBPS", rate)];
     let mut begun = host.driver.begin(action, host.app.pid(), &environment);
     let control = captor.attend(&mut begun)?;
     let afterwards = captor.released.map_or(Duration::ZERO, |at| at.elapsed());
