@@ -121,11 +121,15 @@ fn table(out: &mut String, result: &RunResult) -> std::fmt::Result {
 fn rows(out: &mut String, result: &RunResult) -> std::fmt::Result {
     for arm in &result.arms {
         for (number, row) in arm.rows.iter().enumerate() {
-            let contents = match row.wrong_words {
+            let mut contents = match row.wrong_words {
                 None => "not looked at".to_owned(),
                 Some(0) => "right".to_owned(),
                 Some(wrong) => format!("{wrong} WRONG WORDS"),
             };
+            if let Some(reserved) = &row.reserved {
+                // Writing to a String does not fail.
+                let _ = write!(contents, "; reserve took {:.3} s before", reserved.seconds);
+            }
             let cycle = (number + 1).to_string();
             line(
                 out,

@@ -82,6 +82,8 @@ impl Call {
 #[derive(Debug, Deserialize)]
 struct RunFile {
     bytes: u64,
+    #[serde(default)]
+    args: Vec<String>,
     arms: Vec<ArmFile>,
     verified: bool,
     problems: Vec<String>,
@@ -97,6 +99,13 @@ struct ArmFile {
 struct RowFile {
     outcome: OutcomeFile,
     split: Splits,
+    #[serde(default)]
+    reserved: Option<ReservedFile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReservedFile {
+    seconds: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,6 +115,13 @@ struct OutcomeFile {
     checkpoint: Option<PhaseFile>,
     #[serde(default)]
     restore: Option<PhaseFile>,
+    #[serde(default)]
+    checkpointed: Option<HoldingsFile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HoldingsFile {
+    resident: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -114,6 +130,10 @@ struct PhaseFile {
     strategy: Value,
     #[serde(default)]
     threads: u32,
+    #[serde(default)]
+    pages: Value,
+    #[serde(default)]
+    zeros: Option<u64>,
 }
 
 /// Cycles of one program in one or more arms.
@@ -125,17 +145,67 @@ pub struct Run {
     pub limit: Limit,
     /// What was not as it should be; empty when the contents were right and nothing was left behind.
     pub complaint: String,
+    args: Vec<String>,
     arms: Vec<ArmFile>,
 }
 
 impl Run {
-    /// Times and splits of an arm's calls. Of the arm `keep` only cycles with a kept buffer: the first one makes it.
-    pub fn calls(&self, arm: &str, call: Call) -> Vec<(f64, Option<Split>)> {
-        let rows = self.arms.iter().filter(|found| found.arm == arm);
+    /// The cycles of an arm that count: where it keeps its buffer or the addresses of it, not the first one, which makes it.
+    fn rows<'a>(&'a self, arm: &'a str) -> impl Iterator<Item = &'a RowFile> {
+        let rows = self.arms.iter().filter(move |found| found.arm == arm);
         rows.flat_map(|found| &found.rows)
-            .filter(|row| !is_first_of_kept(arm, row))
+            .filter(move |row| !makes_its_buffer(arm, row))
+    }
+
+    /// Times and splits of an arm's calls.
+    pub fn calls(&self, arm: &str, call: Call) -> Vec<(f64, Option<Split>)> {
+        self.rows(arm)
             .map(|row| (call.seconds(&row.outcome.times), call.split(&row.split)))
             .collect()
+    }
+
+    /// Seconds that `cudasnap reserve` took before an arm's cycles.
+    pub fn fills(&self, arm: &str) -> Vec<f64> {
+        let fills = self.rows(arm).filter_map(|row| row.reserved.as_ref());
+        fills.map(|reserved| reserved.seconds).collect()
+    }
+
+    /// Bytes that the checkpoints of an arm left out as zeros.
+    pub fn zeros(&self, arm: &str) -> Vec<f64> {
+        let phases = self
+            .rows(arm)
+            .filter_map(|row| row.outcome.checkpoint.as_ref());
+        phases
+            .filter_map(|phase| phase.zeros)
+            .map(|bytes| bytes as f64)
+            .collect()
+    }
+
+    /// Resident bytes of an arm's process while it was checkpointed.
+    pub fn resident(&self, arm: &str) -> Vec<f64> {
+        let held = self
+            .rows(arm)
+            .filter_map(|row| row.outcome.checkpointed.as_ref());
+        held.map(|held| held.resident as f64).collect()
+    }
+
+    /// Kinds of pages that an arm's checkpoints had by the record.
+    pub fn pages(&self, arm: &str) -> Vec<String> {
+        let phases = self
+            .rows(arm)
+            .filter_map(|row| row.outcome.checkpoint.as_ref());
+        let mut kinds: Vec<String> = phases
+            .filter_map(|phase| phase.pages.as_str().map(str::to_owned))
+            .collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    }
+
+    /// The value of one of the program's options, if it had it.
+    pub fn option(&self, name: &str) -> Option<u64> {
+        let at = self.args.iter().position(|word| word == name)?;
+        self.args.get(at + 1)?.parse().ok()
     }
 
     /// Names of its arms.
@@ -145,12 +215,8 @@ impl Run {
 
     /// In which ways an arm's copies were made in the end, with how many threads, and how often.
     pub fn ways(&self, arm: &str, call: Call) -> Vec<(String, usize)> {
-        let rows = self.arms.iter().filter(|found| found.arm == arm);
-        let rows = rows
-            .flat_map(|found| &found.rows)
-            .filter(|row| !is_first_of_kept(arm, row));
         let mut ways = BTreeMap::new();
-        for row in rows {
+        for row in self.rows(arm) {
             let phase = match call {
                 Call::Checkpoint => &row.outcome.checkpoint,
                 Call::Restore => &row.outcome.restore,
@@ -199,10 +265,11 @@ impl Run {
     }
 }
 
-/// The first cycle of an arm that keeps its buffer makes it.
-fn is_first_of_kept(arm: &str, row: &RowFile) -> bool {
-    let is_kept = row.split.checkpoint.is_some_and(|split| split.kept);
-    (arm == "keep" || arm.starts_with("keep:")) && !is_kept
+/// Whether this cycle of an arm that keeps its buffer, or reserves it, found none: the first.
+fn makes_its_buffer(arm: &str, row: &RowFile) -> bool {
+    let kind = arm.split(':').next();
+    let found = row.split.checkpoint.is_some_and(|split| split.kept);
+    matches!(kind, Some("keep" | "reserve")) && !found
 }
 
 /// All parts.
@@ -262,6 +329,7 @@ impl Measured {
                     bytes: file.bytes,
                     limit,
                     complaint: complaint(file.verified, &file.problems),
+                    args: file.args,
                     arms: file.arms,
                 },
             );

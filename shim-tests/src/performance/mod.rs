@@ -7,6 +7,7 @@ mod plots;
 mod reach;
 mod tables;
 mod tuning;
+mod variants;
 
 pub use data::{Limit, Measured};
 pub use plots::{plot_sizes, plot_splits};

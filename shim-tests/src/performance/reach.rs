@@ -57,7 +57,7 @@ pub fn whole(run: &Run, arm: &str, call: Call) -> Vec<f64> {
 }
 
 /// Ratios of the copy loops to the limit.
-fn loops(run: &Run, arm: &str, call: Call) -> Vec<f64> {
+pub fn loops(run: &Run, arm: &str, call: Call) -> Vec<f64> {
     let ratio = |split: Split| split.bytes as f64 / 1e9 / split.copy_loop / call.of(run.limit);
     let calls = run.calls(arm, call);
     calls
@@ -140,6 +140,15 @@ pub fn rows(measured: &Measured) -> Result<Vec<Reach>, String> {
             "keep",
             Checkpoint,
             ["0.67", "0.78", "0.82"],
+        )?,
+        row(
+            "checkpoint end to end, reserved memory",
+            "reserve",
+            kept,
+            whole,
+            "reserve",
+            Checkpoint,
+            ["-", "0.78", "0.82"],
         )?,
         row(
             "restore end to end",
