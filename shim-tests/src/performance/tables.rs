@@ -140,7 +140,9 @@ fn left(out: &mut String, measured: &Measured) -> Result<std::fmt::Result, Strin
         ("stock, as `observe` sees it", "size", 24 << 10, "observe"),
         ("shim, fresh memory", "size", 24 << 10, "shim"),
         ("shim, kept buffer", "keep", 24 << 10, "keep"),
+        ("shim, reserved memory", "reserve", 24 << 10, "reserve"),
         ("shim, 4 KiB pages", "4k", 24 << 10, "shim"),
+        ("shim, hugetlb pool", "hugetlb", 24 << 10, "shim:hugetlb"),
         ("shim, fresh memory", "size", 48 << 10, "shim"),
         ("shim, kept buffer", "keep", 48 << 10, "keep"),
     ] {

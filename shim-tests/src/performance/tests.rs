@@ -197,7 +197,9 @@ fn each_kind_of_pages_has_a_row_with_what_the_record_says() {
     let mut all = with_step("hugetlb-24576", result);
     let small = step(run(&[("shim", vec![with(1.6, "4k")])]));
     let small = serde_json::from_value(small).unwrap();
-    all.parts[0].steps.insert("mthp64always-24576".into(), small);
+    all.parts[0]
+        .steps
+        .insert("mthp64always-24576".into(), small);
     let text = markdown(&all).unwrap();
     for line in [
         "| 24 GiB | 2 MiB, transparent | thp | 0.800 (0.50) | 0.800 (0.50) |",

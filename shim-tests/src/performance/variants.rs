@@ -13,7 +13,11 @@ const PAGES: [(&str, &str, &str); 6] = [
     ("hugetlb", "shim:hugetlb", "2 MiB, hugetlb pool"),
     ("mthp1024", "shim", "2048 kB `never`, 1024 kB `madvise`"),
     ("mthp64", "shim", "2048 kB `never`, 64 kB `madvise`"),
-    ("mthp1024always", "shim", "2048 kB `never`, 1024 kB `always`"),
+    (
+        "mthp1024always",
+        "shim",
+        "2048 kB `never`, 1024 kB `always`",
+    ),
     ("mthp64always", "shim", "2048 kB `never`, 64 kB `always`"),
 ];
 
@@ -117,7 +121,9 @@ fn pages(measured: &Measured) -> Result<Vec<String>, String> {
             for call in CALLS {
                 let found = median(run.seconds(arm, call)).zip(median(whole(&run, arm, call)));
                 is_there &= found.is_some();
-                cells += &found.map_or("| - ".into(), |(time, part)| format!("| {time:.3} ({part:.2}) "));
+                cells += &found.map_or("| - ".into(), |(time, part)| {
+                    format!("| {time:.3} ({part:.2}) ")
+                });
             }
             if is_there {
                 rows.push(cells + "|\n");

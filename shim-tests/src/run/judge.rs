@@ -241,7 +241,10 @@ mod tests {
     fn of_a_reserved_range_addresses_may_stay_and_of_a_kept_buffer_memory() {
         let grown = BYTES as i64;
         let none = Vec::<String>::new();
-        assert_eq!(problems_of("keep", vec![row(KEPT, false, None, grown)]), none);
+        assert_eq!(
+            problems_of("keep", vec![row(KEPT, false, None, grown)]),
+            none
+        );
         let found = problems_of("reserve", vec![row(RESERVED, false, None, grown)]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains("private resident bytes"), "{found:?}");
@@ -253,10 +256,7 @@ mod tests {
         assert_eq!(problems_of("keep:thp", rows()), Vec::<String>::new());
         let found = problems_of("keep:hugetlb", rows());
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(
-            found[0].contains("pages thp, not hugetlb"),
-            "{found:?}"
-        );
+        assert!(found[0].contains("pages thp, not hugetlb"), "{found:?}");
         let found = problems_of("keep:sparse", rows());
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains("zeros"), "{found:?}");

@@ -36,7 +36,9 @@ impl Reserved {
             .stdout(end.try_clone()?)
             .stderr(end)
             .spawn()
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", tool.display())))?;
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", tool.display()))
+            })?;
         let watchdog = Watchdog::new("reserve", child.id() as i32, limit);
         let mut said = String::new();
         output.read_to_string(&mut said)?;
