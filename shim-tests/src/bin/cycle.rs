@@ -109,14 +109,8 @@ fn measure(options: Options) -> Result<u8, String> {
     if needs_shim && !shim.exists() {
         return Err(format!("no shim at {}", shim.display()));
     }
-    let tool = tool(options.tool)?;
     let needs_tool = options.arms.iter().any(|arm| arm.is(Kind::Reserve));
-    if needs_tool && !tool.is_file() {
-        return Err(format!(
-            "no tool at {}, which arms of kind reserve need: give --tool PATH",
-            tool.display()
-        ));
-    }
+    let tool = tool(options.tool, needs_tool)?;
     let mut words = options.program.into_iter();
     let mut host = HostSpec::new(words.next().unwrap_or_default(), words);
     host.env = options.env;
@@ -149,15 +143,22 @@ fn measure(options: Options) -> Result<u8, String> {
     Ok(verdict(&result))
 }
 
-/// The tool's absolute path.
-fn tool(given: Option<PathBuf>) -> Result<PathBuf, String> {
+/// The tool's absolute path. It may be missing where no arm needs it.
+fn tool(given: Option<PathBuf>, needed: bool) -> Result<PathBuf, String> {
     let beside = || {
         let own = std::env::current_exe().ok()?;
         Some(own.with_file_name("cudasnap")).filter(|path| path.is_file())
     };
     let path = given.or_else(beside);
     let path = path.unwrap_or_else(|| PathBuf::from("target/release/cudasnap"));
-    std::path::absolute(path).map_err(|error| error.to_string())
+    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    if needed && !path.is_file() {
+        return Err(format!(
+            "no tool at {}, which arms of kind reserve need: give --tool PATH",
+            path.display()
+        ));
+    }
+    Ok(path)
 }
 
 fn verdict(result: &RunResult) -> u8 {

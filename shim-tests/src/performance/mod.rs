@@ -1,6 +1,7 @@
 //! What `gpu-check --full` measured, read back and turned into the tables and plots of docs/performance.md. Every number comes
 //! from the files; what was not measured is said to be so.
 
+mod cycles;
 mod data;
 mod figure;
 mod plots;

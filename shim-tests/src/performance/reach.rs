@@ -1,6 +1,7 @@
 //! The table "Reach": what was measured beside the prototype, what is in reach and what may be dreamt of; ratios to pinned copies.
 
-use super::data::{Call, Measured, Run};
+use super::cycles::Run;
+use super::data::{Call, Measured};
 use crate::split::Split;
 use crate::table::median;
 

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::data::{Call, Measured, Run};
+use super::cycles::Run;
+use super::data::{Call, Measured};
 use super::reach::{pick, rows, whole, Spread};
 use super::tuning::tunings;
 use super::variants::variants;

@@ -1,6 +1,7 @@
 //! Tables of arms beside each other: zeros left out, memory reserved, other kinds of pages. A part that was not measured has no table.
 
-use super::data::{Call, Measured, Run};
+use super::cycles::Run;
+use super::data::{Call, Measured};
 use super::reach::{loops, whole};
 use super::tables::gib;
 use crate::table::median;
