@@ -1,5 +1,6 @@
-/* `simapp MIB [--devices N] [--pinned MIB] [--seed S]`: holds device memory with known contents and answers on stdin:
- * `sum` (`bad N`: wrong words), `rewrite` (new contents, `ok`), `extra MIB` (one more piece, in place of the one from before;
+/* `simapp MIB [--zeros MIB] [--devices N] [--pinned MIB] [--seed S]`: holds device memory with known contents, and beside it as much as
+ * `--zeros` says on each device that holds zeros, as a server's cache that nobody has written; answers on stdin:
+ * `sum` (`bad N`: wrong words), `rewrite` (new contents, but for the zeros; `ok`), `extra MIB` (one more piece, in place of the one from before;
  * `ok`), `threads` (`threads N`), `busy` (says `busy`, fills 512 MiB in one call, says `idle`), `child` (forks one that waits for its parent's end; `child PID`),
  * `quit`. */
 #include "host_api.h"
@@ -19,6 +20,7 @@
 
 struct piece {
     int device;        /* -1: pinned host memory */
+    int is_zeros;
     CUdeviceptr pointer;
     size_t bytes;      /* a multiple of 8 */
     uint64_t *host;
@@ -61,12 +63,25 @@ static void fill_piece(struct piece *p)
         return;
     }
     check(cuCtxSetCurrent(contexts[p->device]), "cuCtxSetCurrent");
+    if (p->is_zeros) {
+        check(cuMemsetD8_v2(p->pointer, 0, p->bytes), "cuMemsetD8");
+        check(cuCtxSynchronize(), "cuCtxSynchronize");
+        return;
+    }
     for (size_t done = 0; done < p->bytes; done += WINDOW) {
         const size_t step = p->bytes - done < WINDOW ? p->bytes - done : WINDOW;
         pattern_fill(window, step / 8, key_of(p), done / 8);
         check(cuMemcpyHtoD_v2(p->pointer + done, window, step), "cuMemcpyHtoD");
     }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+static uint64_t not_zero(const uint64_t *words, size_t count)
+{
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < count; i++)
+        wrong += words[i] != 0;
+    return wrong;
 }
 
 /* A piece that cannot be read counts as wrong from there on. */
@@ -84,7 +99,7 @@ static uint64_t wrong_words(const struct piece *p)
             fprintf(stderr, "simapp: cannot read device memory: %d (%s)\n", rc, error_text(rc));
             return wrong + (p->bytes - done) / 8;
         }
-        wrong += pattern_wrong(window, step / 8, key_of(p), done / 8);
+        wrong += p->is_zeros ? not_zero(window, step / 8) : pattern_wrong(window, step / 8, key_of(p), done / 8);
     }
     return wrong;
 }
@@ -107,6 +122,17 @@ static void allocate_device(int device, size_t bytes)
         bytes -= step;
         if (step == odd)
             bytes = 0;
+    }
+}
+
+static void allocate_zeros(int device, size_t bytes)
+{
+    check(cuCtxSetCurrent(contexts[device]), "cuCtxSetCurrent");
+    for (size_t step; bytes > 0; bytes -= step) {
+        step = bytes > BIG_PIECE ? BIG_PIECE : bytes;
+        struct piece *p = add_piece(device, step);
+        p->is_zeros = 1;
+        check(cuMemAlloc_v2(&p->pointer, step), "cuMemAlloc");
     }
 }
 
@@ -174,7 +200,8 @@ static void answer(const char *line)
     } else if (strcmp(line, "rewrite") == 0) {
         seed++;
         for (int i = 0; i < piece_count; i++)
-            fill_piece(&pieces[i]);
+            if (!pieces[i].is_zeros)
+                fill_piece(&pieces[i]);
         puts("ok");
     } else if (strncmp(line, "extra ", 6) == 0) {
         set_extra(strtoull(line + 6, NULL, 10));
@@ -192,7 +219,7 @@ static void answer(const char *line)
 }
 
 struct options {
-    size_t device_bytes, pinned_bytes;
+    size_t device_bytes, zero_bytes, pinned_bytes;
     int devices;
 };
 
@@ -203,6 +230,8 @@ static struct options parse(int argc, char **argv)
         const int has_value = i + 1 < argc;
         if (strcmp(argv[i], "--devices") == 0 && has_value)
             options.devices = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--zeros") == 0 && has_value)
+            options.zero_bytes = strtoull(argv[++i], NULL, 10) * MIB;
         else if (strcmp(argv[i], "--pinned") == 0 && has_value)
             options.pinned_bytes = strtoull(argv[++i], NULL, 10) * MIB;
         else if (strcmp(argv[i], "--seed") == 0 && has_value)
@@ -211,7 +240,7 @@ static struct options parse(int argc, char **argv)
             options.device_bytes = strtoull(argv[i], NULL, 10) * MIB;
     }
     if (options.device_bytes == 0 || options.devices < 1 || options.devices > 64) {
-        fprintf(stderr, "usage: simapp MIB [--devices N] [--pinned MIB] [--seed S]\n");
+        fprintf(stderr, "usage: simapp MIB [--zeros MIB] [--devices N] [--pinned MIB] [--seed S]\n");
         exit(2);
     }
     return options;
@@ -230,6 +259,8 @@ int main(int argc, char **argv)
         struct piece *p = add_piece(-1, options.pinned_bytes);
         check(cuMemAllocHost_v2((void **)&p->host, p->bytes), "cuMemAllocHost");
     }
+    for (int d = 0; d < options.devices; d++)
+        allocate_zeros(d, options.zero_bytes);
     for (int i = 0; i < piece_count; i++)
         fill_piece(&pieces[i]);
     printf("ready %d\n", (int)getpid());

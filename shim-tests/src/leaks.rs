@@ -38,8 +38,8 @@ impl Growth {
         }
     }
 
-    /// What of it is a leak, given how the same program changes without the shim. `kept` is what an option makes the shim keep
-    /// (bytes, in one mapping).
+    /// What of it is a leak, given how the same program changes without the shim. `kept` is what an option makes the shim keep:
+    /// one mapping, with so many bytes in memory.
     pub fn leaks(&self, stock: Option<&Growth>, kept: Option<u64>) -> Vec<String> {
         let allowed = |part: fn(&Growth) -> i64, extra: i64| {
             stock.map_or(0, part).max(0).saturating_add(extra)

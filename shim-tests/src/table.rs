@@ -92,15 +92,17 @@ fn table(out: &mut String, result: &RunResult) -> std::fmt::Result {
         result.bytes_from,
         if result.frozen { ", frozen world" } else { "" }
     )?;
+    let names = result.arms.iter().map(|arm| arm.arm.to_string().len() + 1);
+    let width = names.max().unwrap_or(0).max(9);
     writeln!(
         out,
-        "{:<9}{:>7}{:>9}{:>21}{:>21}{:>9}  contents",
+        "{:<width$}{:>7}{:>9}{:>21}{:>21}{:>9}  contents",
         "arm", "cycle", "lock s", "checkpoint s (GB/s)", "restore s (GB/s)", "unlock s"
     )?;
-    rows(out, result)?;
+    rows(out, result, width)?;
     for arm in &result.arms {
         if let Some(times) = medians(arm) {
-            line(out, arm.arm, "median", &times, result.bytes, "")?;
+            line(out, (arm.arm, width), "median", &times, result.bytes, "")?;
         }
     }
     for arm in result.arms.iter().filter(|arm| !arm.arm.is(Kind::Stock)) {
@@ -118,18 +120,22 @@ fn table(out: &mut String, result: &RunResult) -> std::fmt::Result {
     Ok(())
 }
 
-fn rows(out: &mut String, result: &RunResult) -> std::fmt::Result {
+fn rows(out: &mut String, result: &RunResult, width: usize) -> std::fmt::Result {
     for arm in &result.arms {
         for (number, row) in arm.rows.iter().enumerate() {
-            let contents = match row.wrong_words {
+            let mut contents = match row.wrong_words {
                 None => "not looked at".to_owned(),
                 Some(0) => "right".to_owned(),
                 Some(wrong) => format!("{wrong} WRONG WORDS"),
             };
+            if let Some(reserved) = &row.reserved {
+                // Writing to a String does not fail.
+                let _ = write!(contents, "; reserve took {:.3} s before", reserved.seconds);
+            }
             let cycle = (number + 1).to_string();
             line(
                 out,
-                arm.arm,
+                (arm.arm, width),
                 &cycle,
                 &row.outcome.times,
                 result.bytes,
@@ -142,7 +148,7 @@ fn rows(out: &mut String, result: &RunResult) -> std::fmt::Result {
 
 fn line(
     out: &mut String,
-    arm: Arm,
+    (arm, width): (Arm, usize),
     cycle: &str,
     times: &Times,
     bytes: u64,
@@ -150,7 +156,7 @@ fn line(
 ) -> std::fmt::Result {
     let rate = |seconds: f64| format!("{seconds:.3} ({:.1})", bytes as f64 / 1e9 / seconds);
     let line = format!(
-        "{:<9}{cycle:>7}{:>9.3}{:>21}{:>21}{:>9.3}  {contents}",
+        "{:<width$}{cycle:>7}{:>9.3}{:>21}{:>21}{:>9.3}  {contents}",
         arm,
         times.lock,
         rate(times.checkpoint),

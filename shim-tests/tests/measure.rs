@@ -1,10 +1,13 @@
-//! What measures: the split of a cycle's time, cycles of two callers at the same time, and the ceiling with copies left out.
+//! What measures: the split of a cycle's time, cycles of two callers at the same time, zeros and reserved memory as arms, and the ceiling
+//! with copies left out.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use cudasnap_shim_tests::shimmed::library;
+use cudasnap_shim_tests::shimmed::{library, Shimmed};
 use cudasnap_shim_tests::simdriver::{repository, SimDriver};
+use cudasnap_shim_tests::tool::binary;
 use serde_json::Value;
 
 /// A folder of this test's own, removed on drop.
@@ -202,6 +205,113 @@ fn two_callers_meet_and_one_alone_gives_up() {
         errors.contains("1 of 2 came to stock-0-checkpoint"),
         "{errors}"
     );
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn arms_with_zeros_left_out_and_with_reserved_memory_take_turns() {
+    let (sim, folder) = (SimDriver::build(false), Folder::new("words"));
+    let (json, shim, tool) = (folder.file("cycle.json"), library(), binary());
+    let options = [
+        "--shim",
+        shim.to_str().unwrap(),
+        "--tool",
+        tool.to_str().unwrap(),
+        "--arms",
+        "shim:sparse+4k,reserve",
+        "--cycles",
+        "3",
+        "--before-each",
+        "rewrite",
+    ];
+    let mut command = program(&sim, env!("CARGO_BIN_EXE_cycle"), &options, "16", &json);
+    let output = command.args(["--zeros", "48"]).output().unwrap();
+    right(&output);
+    let result = read(&json);
+    for row in rows(&result, 0) {
+        let checkpoint = &row["outcome"]["checkpoint"];
+        assert!(checkpoint["zeros"].as_u64() >= Some(46 * MIB), "{row}");
+        assert_eq!(checkpoint["pages"], "4k");
+        assert!(row["reserved"].is_null());
+    }
+    for (number, row) in rows(&result, 1).iter().enumerate() {
+        let full = number > 0;
+        assert_eq!(row["reserved"].is_object(), full, "{row}");
+        assert_eq!(row["split"]["checkpoint"]["kept"], full, "{row}");
+        if full {
+            assert!(row["reserved"]["seconds"].as_f64() > Some(0.0), "{row}");
+        }
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.matches("reserve took ").count(), 2, "{text}");
+}
+
+#[test]
+fn an_arm_that_needs_the_tool_says_where_it_is_missing() {
+    let (sim, folder) = (SimDriver::build(false), Folder::new("no-tool"));
+    let (json, shim) = (folder.file("cycle.json"), library());
+    let with = |arms: &str| {
+        let shim = shim.to_str().unwrap();
+        let options = [
+            "--shim",
+            shim,
+            "--tool",
+            "/nowhere/cudasnap",
+            "--arms",
+            arms,
+        ];
+        let options = [&options[..], &["--cycles", "1"]].concat();
+        let mut command = program(&sim, env!("CARGO_BIN_EXE_cycle"), &options, "4", &json);
+        command.output().unwrap()
+    };
+    let output = with("shim,reserve");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("no tool at /nowhere/cudasnap"), "{errors}");
+    right(&with("shim"));
+}
+
+/// Where the longest run of zeros begins, and how long it is.
+fn longest_zeros(bytes: &[u8]) -> (usize, usize) {
+    let (mut longest, mut at) = ((0, 0), 0);
+    for run in bytes.chunk_by(|one, other| (*one == 0) == (*other == 0)) {
+        if run[0] == 0 && run.len() > longest.1 {
+            longest = (at, run.len());
+        }
+        at += run.len();
+    }
+    longest
+}
+
+#[test]
+fn zeros_beside_the_pattern_are_looked_at_and_not_rewritten() {
+    let sim = SimDriver::build(false);
+    let mut process = Shimmed::start(&sim, &["4", "--zeros", "96"], &[]);
+    assert_eq!(process.app.wrong_words(), 0);
+    process.must("lock");
+    process.must("checkpoint");
+    let buffer = process.record().buffer;
+    let memory = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/{}/mem", process.app.pid()))
+        .unwrap();
+    let mut bytes = vec![0; buffer.length as usize];
+    memory.read_exact_at(&mut bytes, buffer.address).unwrap();
+    let (start, length) = longest_zeros(&bytes);
+    assert!(length as u64 >= 96 * MIB, "{length}");
+    // Two words, apart.
+    let middle = buffer.address + (start as u64 + 48 * MIB) / 8 * 8;
+    for word in [middle, middle + 4096] {
+        memory.write_all_at(&[1], word).unwrap();
+    }
+    process.must("restore");
+    process.must("unlock");
+    assert_eq!(process.app.wrong_words(), 2);
+    process.app.tell("rewrite");
+    assert_eq!(process.app.hear(), "ok");
+    assert_eq!(process.app.wrong_words(), 2);
 }
 
 #[test]

@@ -58,6 +58,11 @@ fn two_devices_and_pinned_memory() {
 }
 
 #[test]
+fn two_devices_with_zeros() {
+    cycles_are_right(false, &["20", "--zeros", "40", "--devices", "2"], "2");
+}
+
+#[test]
 fn one_device_of_several() {
     cycles_are_right(false, &["20"], "4");
 }

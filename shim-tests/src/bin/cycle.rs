@@ -23,7 +23,11 @@ struct Options {
     /// The shim's library.
     #[arg(long, default_value = "target/release/libcudasnap.so")]
     shim: PathBuf,
-    /// Arms, taken in turns: stock, shim, keep, observe, off; the second and third also with a strategy: keep:tune.
+    /// The tool, for arms of kind reserve; default: `cudasnap` beside this program, else target/release/cudasnap.
+    #[arg(long)]
+    tool: Option<PathBuf>,
+    /// Arms, taken in turns: stock, shim, keep, reserve, observe, off; the second to fourth also with words after a colon, joined by +: a
+    /// strategy, sparse, and one of thp, 4k, hugetlb. keep:tune+sparse.
     #[arg(long, value_delimiter = ',', default_value = "stock,shim")]
     arms: Vec<Arm>,
     /// Cycles per arm.
@@ -105,6 +109,8 @@ fn measure(options: Options) -> Result<u8, String> {
     if needs_shim && !shim.exists() {
         return Err(format!("no shim at {}", shim.display()));
     }
+    let needs_tool = options.arms.iter().any(|arm| arm.is(Kind::Reserve));
+    let tool = tool(options.tool, needs_tool)?;
     let mut words = options.program.into_iter();
     let mut host = HostSpec::new(words.next().unwrap_or_default(), words);
     host.env = options.env;
@@ -114,6 +120,7 @@ fn measure(options: Options) -> Result<u8, String> {
     let plan = Plan {
         host,
         shim,
+        tool,
         arms: options.arms,
         cycles: options.cycles,
         slow_cycles: options.slow_cycles.unwrap_or(options.cycles),
@@ -134,6 +141,24 @@ fn measure(options: Options) -> Result<u8, String> {
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(verdict(&result))
+}
+
+/// The tool's absolute path. It may be missing where no arm needs it.
+fn tool(given: Option<PathBuf>, needed: bool) -> Result<PathBuf, String> {
+    let beside = || {
+        let own = std::env::current_exe().ok()?;
+        Some(own.with_file_name("cudasnap")).filter(|path| path.is_file())
+    };
+    let path = given.or_else(beside);
+    let path = path.unwrap_or_else(|| PathBuf::from("target/release/cudasnap"));
+    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    if needed && !path.is_file() {
+        return Err(format!(
+            "no tool at {}, which arms of kind reserve need: give --tool PATH",
+            path.display()
+        ));
+    }
+    Ok(path)
 }
 
 fn verdict(result: &RunResult) -> u8 {

@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cycles::{Run, RunFile};
 use crate::ceiling::Ceiling;
 use crate::cycle::Times;
 use crate::split::{Split, Splits};
-use crate::table::median;
 
 /// One run of one part of the measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,145 +64,19 @@ impl Call {
         }
     }
 
-    fn seconds(self, times: &Times) -> f64 {
+    pub(super) fn seconds(self, times: &Times) -> f64 {
         match self {
             Call::Checkpoint => times.checkpoint,
             Call::Restore => times.restore,
         }
     }
 
-    fn split(self, splits: &Splits) -> Option<Split> {
+    pub(super) fn split(self, splits: &Splits) -> Option<Split> {
         match self {
             Call::Checkpoint => splits.checkpoint,
             Call::Restore => splits.restore,
         }
     }
-}
-
-#[derive(Debug, Deserialize)]
-struct RunFile {
-    bytes: u64,
-    arms: Vec<ArmFile>,
-    verified: bool,
-    problems: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ArmFile {
-    arm: String,
-    rows: Vec<RowFile>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RowFile {
-    outcome: OutcomeFile,
-    split: Splits,
-}
-
-#[derive(Debug, Deserialize)]
-struct OutcomeFile {
-    times: Times,
-    #[serde(default)]
-    checkpoint: Option<PhaseFile>,
-    #[serde(default)]
-    restore: Option<PhaseFile>,
-}
-
-#[derive(Debug, Deserialize)]
-struct PhaseFile {
-    #[serde(default)]
-    strategy: Value,
-    #[serde(default)]
-    threads: u32,
-}
-
-/// Cycles of one program in one or more arms.
-#[derive(Debug)]
-pub struct Run {
-    /// Bytes of the buffer.
-    pub bytes: u64,
-    /// The limit in the same part.
-    pub limit: Limit,
-    /// What was not as it should be; empty when the contents were right and nothing was left behind.
-    pub complaint: String,
-    arms: Vec<ArmFile>,
-}
-
-impl Run {
-    /// Times and splits of an arm's calls. Of the arm `keep` only cycles with a kept buffer: the first one makes it.
-    pub fn calls(&self, arm: &str, call: Call) -> Vec<(f64, Option<Split>)> {
-        let rows = self.arms.iter().filter(|found| found.arm == arm);
-        rows.flat_map(|found| &found.rows)
-            .filter(|row| !is_first_of_kept(arm, row))
-            .map(|row| (call.seconds(&row.outcome.times), call.split(&row.split)))
-            .collect()
-    }
-
-    /// Names of its arms.
-    pub fn arms(&self) -> impl Iterator<Item = &str> {
-        self.arms.iter().map(|found| &found.arm[..])
-    }
-
-    /// In which ways an arm's copies were made in the end, with how many threads, and how often.
-    pub fn ways(&self, arm: &str, call: Call) -> Vec<(String, usize)> {
-        let rows = self.arms.iter().filter(|found| found.arm == arm);
-        let rows = rows
-            .flat_map(|found| &found.rows)
-            .filter(|row| !is_first_of_kept(arm, row));
-        let mut ways = BTreeMap::new();
-        for row in rows {
-            let phase = match call {
-                Call::Checkpoint => &row.outcome.checkpoint,
-                Call::Restore => &row.outcome.restore,
-            };
-            if let Some(phase) = phase {
-                let strategy = phase.strategy.as_str().unwrap_or("unknown");
-                *ways
-                    .entry(format!("{strategy} {}", phase.threads))
-                    .or_default() += 1;
-            }
-        }
-        ways.into_iter().collect()
-    }
-
-    /// Times of an arm's calls.
-    pub fn seconds(&self, arm: &str, call: Call) -> Vec<f64> {
-        self.calls(arm, call)
-            .iter()
-            .map(|(time, _)| *time)
-            .collect()
-    }
-
-    /// Seconds that the limit would take.
-    pub fn least(&self, call: Call) -> f64 {
-        self.bytes as f64 / 1e9 / call.of(self.limit)
-    }
-
-    /// Medians of the pieces of an arm's calls, of the cycles that have a record.
-    pub fn split(&self, arm: &str, call: Call) -> Option<Split> {
-        let calls = self.calls(arm, call);
-        let splits: Vec<Split> = calls.iter().filter_map(|(_, split)| *split).collect();
-        let of = |piece: fn(&Split) -> f64| median(splits.iter().map(piece));
-        Some(Split {
-            call: of(|split| split.call)?,
-            mmap: of(|split| split.mmap)?,
-            first_copy: of(|split| split.first_copy)?,
-            copying: of(|split| split.copying)?,
-            waiting: of(|split| split.waiting)?,
-            ending: of(|split| split.ending)?,
-            munmap: of(|split| split.munmap)?,
-            rest: of(|split| split.rest)?,
-            prefault: of(|split| split.prefault)?,
-            copy_loop: of(|split| split.copy_loop)?,
-            ..*splits.first()?
-        })
-    }
-}
-
-/// The first cycle of an arm that keeps its buffer makes it.
-fn is_first_of_kept(arm: &str, row: &RowFile) -> bool {
-    let is_kept = row.split.checkpoint.is_some_and(|split| split.kept);
-    (arm == "keep" || arm.starts_with("keep:")) && !is_kept
 }
 
 /// All parts.
@@ -256,15 +130,7 @@ impl Measured {
             let limit = part
                 .limit()
                 .ok_or_else(|| format!("{name}: its part {} has no pinned rate", part.part))?;
-            runs.insert(
-                number,
-                Run {
-                    bytes: file.bytes,
-                    limit,
-                    complaint: complaint(file.verified, &file.problems),
-                    arms: file.arms,
-                },
-            );
+            runs.insert(number, Run::new(file, limit));
         }
         Ok(runs)
     }
@@ -314,13 +180,5 @@ impl Part {
             checkpoint: rates("device_to_host_gbs")?,
             restore: rates("host_to_device_gbs")?,
         })
-    }
-}
-
-fn complaint(verified: bool, problems: &[String]) -> String {
-    match (verified, problems.len()) {
-        (false, _) => "CONTENTS WRONG".into(),
-        (true, 0) => String::new(),
-        (true, count) => format!("{count} problems, the first: {}", problems[0]),
     }
 }

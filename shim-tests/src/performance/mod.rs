@@ -1,12 +1,14 @@
 //! What `gpu-check --full` measured, read back and turned into the tables and plots of docs/performance.md. Every number comes
 //! from the files; what was not measured is said to be so.
 
+mod cycles;
 mod data;
 mod figure;
 mod plots;
 mod reach;
 mod tables;
 mod tuning;
+mod variants;
 
 pub use data::{Limit, Measured};
 pub use plots::{plot_sizes, plot_splits};

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-use super::data::{Call, Measured, Run};
+use super::cycles::Run;
+use super::data::{Call, Measured};
 use super::figure::{font, write, Area, GRID, INK};
 use super::reach::pick;
 use crate::split::Split;

@@ -1,6 +1,7 @@
 //! The table "Reach": what was measured beside the prototype, what is in reach and what may be dreamt of; ratios to pinned copies.
 
-use super::data::{Call, Measured, Run};
+use super::cycles::Run;
+use super::data::{Call, Measured};
 use crate::split::Split;
 use crate::table::median;
 
@@ -57,7 +58,7 @@ pub fn whole(run: &Run, arm: &str, call: Call) -> Vec<f64> {
 }
 
 /// Ratios of the copy loops to the limit.
-fn loops(run: &Run, arm: &str, call: Call) -> Vec<f64> {
+pub fn loops(run: &Run, arm: &str, call: Call) -> Vec<f64> {
     let ratio = |split: Split| split.bytes as f64 / 1e9 / split.copy_loop / call.of(run.limit);
     let calls = run.calls(arm, call);
     calls
@@ -140,6 +141,15 @@ pub fn rows(measured: &Measured) -> Result<Vec<Reach>, String> {
             "keep",
             Checkpoint,
             ["0.67", "0.78", "0.82"],
+        )?,
+        row(
+            "checkpoint end to end, reserved memory",
+            "reserve",
+            kept,
+            whole,
+            "reserve",
+            Checkpoint,
+            ["-", "0.78", "0.82"],
         )?,
         row(
             "restore end to end",

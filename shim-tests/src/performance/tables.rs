@@ -2,14 +2,36 @@
 
 use std::fmt::Write;
 
-use super::data::{Call, Measured, Run};
+use super::cycles::Run;
+use super::data::{Call, Measured};
 use super::reach::{pick, rows, whole, Spread};
 use super::tuning::tunings;
+use super::variants::variants;
 use crate::split::Split;
 use crate::table::median;
 
 /// Marks of what was not measured.
 const NONE: &str = "not measured";
+
+/// Kinds of steps in which contents are looked at.
+const KINDS: [&str; 16] = [
+    "size",
+    "keep",
+    "4k",
+    "bare",
+    "alone",
+    "both",
+    "tunekept",
+    "tunefresh",
+    "zeros",
+    "nozeros",
+    "reserve",
+    "hugetlb",
+    "mthp1024",
+    "mthp64",
+    "mthp1024always",
+    "mthp64always",
+];
 
 /// All tables.
 ///
@@ -24,6 +46,7 @@ pub fn markdown(measured: &Measured) -> Result<String, String> {
     let _ = left(&mut out, measured)?;
     let _ = small(&mut out, measured)?;
     let _ = tuning(&mut out, measured)?;
+    out.push_str(&variants(measured)?);
     let _ = complaints(&mut out, measured)?;
     Ok(out)
 }
@@ -45,7 +68,7 @@ fn machine(out: &mut String, measured: &Measured) -> std::fmt::Result {
     writeln!(out)
 }
 
-fn gib(mib: u64) -> String {
+pub fn gib(mib: u64) -> String {
     match mib {
         0 => "-".into(),
         1024.. if mib.is_multiple_of(1024) => format!("{} GiB", mib >> 10),
@@ -118,7 +141,9 @@ fn left(out: &mut String, measured: &Measured) -> Result<std::fmt::Result, Strin
         ("stock, as `observe` sees it", "size", 24 << 10, "observe"),
         ("shim, fresh memory", "size", 24 << 10, "shim"),
         ("shim, kept buffer", "keep", 24 << 10, "keep"),
+        ("shim, reserved memory", "reserve", 24 << 10, "reserve"),
         ("shim, 4 KiB pages", "4k", 24 << 10, "shim"),
+        ("shim, hugetlb pool", "hugetlb", 24 << 10, "shim:hugetlb"),
         ("shim, fresh memory", "size", 48 << 10, "shim"),
         ("shim, kept buffer", "keep", 48 << 10, "keep"),
     ] {
@@ -244,7 +269,7 @@ fn tuning(out: &mut String, measured: &Measured) -> Result<std::fmt::Result, Str
 
 fn complaints(out: &mut String, measured: &Measured) -> Result<std::fmt::Result, String> {
     let mut found = measured.missing();
-    for kind in ["size", "keep", "4k", "bare", "alone", "both"] {
+    for kind in KINDS {
         for (number, run) in measured.runs(kind)? {
             if !run.complaint.is_empty() {
                 found.push(format!("{kind}-{number}: {}", run.complaint));

@@ -1,6 +1,7 @@
 //! What self-tuning costs or gives: its cycles in pairs with those of the best fixed way, which took turns with it in one run.
 
-use super::data::{Call, Measured, Run};
+use super::cycles::Run;
+use super::data::{Call, Measured};
 use crate::table::median;
 
 /// Kinds of steps in which strategies take turns, and in words what the copies go to.

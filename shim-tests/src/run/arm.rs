@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cudasnap_wire::Choice;
+use cudasnap_wire::{Choice, PageKind};
 use serde::{Serialize, Serializer};
 
 /// What the shim is to do.
@@ -15,6 +15,8 @@ pub enum Kind {
     Shim,
     /// The shim, keeping its buffer.
     Keep,
+    /// The shim, keeping the addresses of its buffer, which `cudasnap reserve` fills before each cycle but the first.
+    Reserve,
     /// The shim, only watching.
     Observe,
     /// The shim, switched off.
@@ -22,10 +24,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    const NAMES: [(&'static str, Kind); 5] = [
+    const NAMES: [(&'static str, Kind); 6] = [
         ("stock", Kind::Stock),
         ("shim", Kind::Shim),
         ("keep", Kind::Keep),
+        ("reserve", Kind::Reserve),
         ("observe", Kind::Observe),
         ("off", Kind::Off),
     ];
@@ -36,13 +39,20 @@ impl Kind {
     }
 }
 
-/// An arm: `KIND`, or `KIND:STRATEGY` where the shim copies.
+/// The word for `CUDASNAP_SPARSE=on`.
+const SPARSE: &str = "sparse";
+
+/// An arm: `KIND`, or `KIND:WORD+WORD...` where the shim copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arm {
     /// What the shim is to do.
     pub kind: Kind,
     /// `CUDASNAP_STRATEGY`, if not the default.
     pub strategy: Option<Choice>,
+    /// Whether zeros are left out: `CUDASNAP_SPARSE=on`.
+    pub sparse: bool,
+    /// `CUDASNAP_PAGES`, if not the default.
+    pub pages: Option<PageKind>,
 }
 
 impl From<Kind> for Arm {
@@ -50,12 +60,14 @@ impl From<Kind> for Arm {
         Arm {
             kind,
             strategy: None,
+            sparse: false,
+            pages: None,
         }
     }
 }
 
 impl Arm {
-    /// Whether it is of this kind, whatever its strategy.
+    /// Whether it is of this kind, whatever its words.
     #[must_use]
     pub fn is(self, kind: Kind) -> bool {
         self.kind == kind
@@ -66,13 +78,16 @@ impl Arm {
         let kind = match self.kind {
             Kind::Stock | Kind::Shim => None,
             Kind::Keep => Some(("CUDASNAP_BUFFER", "keep")),
+            Kind::Reserve => Some(("CUDASNAP_BUFFER", "reserve")),
             Kind::Observe => Some(("CUDASNAP", "observe")),
             Kind::Off => Some(("CUDASNAP", "off")),
         };
         let strategy = self
             .strategy
             .map(|choice| ("CUDASNAP_STRATEGY", choice.word()));
-        kind.into_iter().chain(strategy)
+        let sparse = self.sparse.then_some(("CUDASNAP_SPARSE", "on"));
+        let pages = self.pages.map(|pages| ("CUDASNAP_PAGES", pages.word()));
+        [kind, strategy, sparse, pages].into_iter().flatten()
     }
 
     /// Whether the driver's own loop copies: cycles take many times longer.
@@ -84,16 +99,48 @@ impl Arm {
     /// Whether the shim answers the driver's request.
     #[must_use]
     pub fn answers(self) -> bool {
-        matches!(self.kind, Kind::Shim | Kind::Keep)
+        matches!(self.kind, Kind::Shim | Kind::Keep | Kind::Reserve)
+    }
+
+    /// Its words, in the order in which its name has them.
+    fn words(self) -> impl Iterator<Item = &'static str> {
+        [
+            self.strategy.map(Choice::word),
+            self.sparse.then_some(SPARSE),
+            self.pages.map(PageKind::word),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Takes a word of a name, in any order, but each thing once.
+    fn take(&mut self, word: &str) -> Result<(), String> {
+        let choice = Choice::all().find(|choice| choice.word() == word);
+        let pages = PageKind::ALL[..3]
+            .iter()
+            .copied()
+            .find(|pages| pages.word() == word);
+        let twice = match (choice, pages) {
+            (Some(choice), _) => self.strategy.replace(choice).is_some(),
+            (_, Some(pages)) => self.pages.replace(pages).is_some(),
+            _ if word == SPARSE => std::mem::replace(&mut self.sparse, true),
+            _ => return Err(format!("{word} is no strategy, {SPARSE} or kind of page")),
+        };
+        if twice {
+            return Err(format!("{word} is one too many"));
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for Arm {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.strategy {
-            None => out.pad(self.kind.name()),
-            Some(choice) => out.pad(&format!("{}:{}", self.kind.name(), choice.word())),
+        let mut name = self.kind.name().to_owned();
+        for (number, word) in self.words().enumerate() {
+            name.push(if number == 0 { ':' } else { '+' });
+            name.push_str(word);
         }
+        out.pad(&name)
     }
 }
 
@@ -101,21 +148,22 @@ impl FromStr for Arm {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, strategy) = match text.split_once(':') {
-            Some((kind, strategy)) => (kind, Some(strategy)),
+        let (kind, words) = match text.split_once(':') {
+            Some((kind, words)) => (kind, Some(words)),
             None => (text, None),
         };
         let names = || Kind::NAMES.map(|(name, _)| name).join(", ");
         let found = Kind::NAMES.iter().find(|(known, _)| *known == kind);
         let kind = found.ok_or_else(|| format!("not one of {}", names()))?.1;
-        let choice = |word: &str| Choice::all().find(|choice| choice.word() == word);
-        let strategy = match strategy {
-            Some(word) => Some(choice(word).ok_or_else(|| format!("{word} is no strategy"))?),
-            None => None,
-        };
-        let arm = Arm { kind, strategy };
-        if strategy.is_some() && !arm.answers() {
-            return Err("where the driver's own loop copies there is no strategy".into());
+        let mut arm = Arm::from(kind);
+        for word in words.into_iter().flat_map(|words| words.split('+')) {
+            arm.take(word)?;
+        }
+        if words.is_some() && !arm.answers() {
+            return Err("where the driver's own loop copies there is nothing to choose".into());
+        }
+        if arm.is(Kind::Reserve) && arm.pages == Some(PageKind::Hugetlb) {
+            return Err("pages of the hugetlb pool are not reserved".into());
         }
         Ok(arm)
     }
@@ -133,23 +181,58 @@ mod tests {
 
     #[test]
     fn names_are_read_and_written() {
-        for name in ["stock", "keep", "keep:tune", "shim:flush-within"] {
+        for name in [
+            "stock",
+            "keep",
+            "reserve",
+            "keep:tune",
+            "shim:flush-within",
+            "shim:sparse",
+            "shim:hugetlb",
+            "reserve:plain+sparse+4k",
+        ] {
             assert_eq!(name.parse::<Arm>().unwrap().to_string(), name);
         }
+        // Words in another order are the same arm, and have one name.
+        let arm = "keep:thp+sparse+tune".parse::<Arm>().unwrap();
+        assert_eq!(arm.to_string(), "keep:tune+sparse+thp");
+        assert_eq!(arm.to_string().parse::<Arm>(), Ok(arm));
         for bad in [
             "",
             "Stock",
             "keep:",
             "keep:driver",
+            "keep:sparse+",
+            "keep:sparse+sparse",
+            "keep:tune+fixed",
+            "keep:4k+thp",
+            "keep:tune:sparse",
             "observe:tune",
             "stock:fixed",
+            "off:sparse",
+            "observe:4k",
+            "reserve:hugetlb",
         ] {
             assert!(bad.parse::<Arm>().is_err(), "{bad}");
         }
-        let options: Vec<_> = "keep:tune".parse::<Arm>().unwrap().options().collect();
+    }
+
+    #[test]
+    fn words_become_variables() {
+        let options = |name: &str| name.parse::<Arm>().unwrap().options().collect::<Vec<_>>();
         assert_eq!(
-            options,
-            [("CUDASNAP_BUFFER", "keep"), ("CUDASNAP_STRATEGY", "tune")]
+            options("keep:tune+sparse"),
+            [
+                ("CUDASNAP_BUFFER", "keep"),
+                ("CUDASNAP_STRATEGY", "tune"),
+                ("CUDASNAP_SPARSE", "on")
+            ]
         );
+        assert_eq!(
+            options("reserve:4k"),
+            [("CUDASNAP_BUFFER", "reserve"), ("CUDASNAP_PAGES", "4k")]
+        );
+        assert_eq!(options("shim:hugetlb"), [("CUDASNAP_PAGES", "hugetlb")]);
+        assert_eq!(options("shim"), []);
     }
 }

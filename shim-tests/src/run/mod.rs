@@ -1,8 +1,9 @@
-//! Runs that alternate cycles between arms: the same program without the shim and with it, in one run. `judge` says what of it was not as it
-//! should be.
+//! Runs that alternate cycles between arms: the same program without the shim and with it, in one run. `reserve` fills a process's range
+//! between its cycles; `judge` says what was not as it should be.
 
 mod arm;
 mod judge;
+mod reserve;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use cudasnap_cli::record::{Located, RecordError};
 use serde::Serialize;
 
 pub use arm::{Arm, Kind};
+pub use reserve::Reserved;
 
 use crate::cycle::{Cycle, Outcome};
 use crate::host::{Host, HostSpec};
@@ -28,6 +30,8 @@ pub struct Plan {
     pub host: HostSpec,
     /// The shim's library.
     pub shim: PathBuf,
+    /// The tool, which fills the ranges of the arms of kind [`Kind::Reserve`].
+    pub tool: PathBuf,
     /// Arms, in the order in which each round takes them.
     pub arms: Vec<Arm>,
     /// Cycles per arm.
@@ -64,6 +68,8 @@ impl Plan {
 pub struct Row {
     /// What the cycle showed.
     pub outcome: Outcome,
+    /// How the reserved range was filled before the cycle; no part of the cycle's times.
+    pub reserved: Option<Reserved>,
     /// Where the time of its calls went, as far as the shim recorded it.
     pub split: Splits,
     /// Wrong words in the device memory afterwards; `None` when it was not looked at.
@@ -190,6 +196,11 @@ impl Running {
         if let Some(line) = &plan.before_each {
             self.host.ask(line, plan.patience)?;
         }
+        // Before the first cycle there is no range.
+        let fills = self.arm.is(Kind::Reserve) && round > 0;
+        let reserved = fills
+            .then(|| Reserved::fill(&plan.tool, self.host.pid(), plan.patience))
+            .transpose()?;
         let cycle = Cycle {
             driver,
             pid: self.host.pid(),
@@ -214,6 +225,7 @@ impl Running {
                 restore: split(outcome.times.restore, &outcome.restore),
             },
             outcome,
+            reserved,
             wrong_words,
             growth,
         });
