@@ -4,7 +4,7 @@
 mod common;
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
-use cudasnap::bench::kernel::{choose, detect, Copy, Isa};
+use cudasnap::bench::kernel::{Copy, Cpu, Isa, Kernel};
 use cudasnap::bench::Memory;
 
 const CHUNK: usize = 2 << 20;
@@ -14,20 +14,23 @@ const PARTS: [usize; 3] = [32 << 10, 64 << 10, 128 << 10];
 
 /// What this CPU can run, best first, and libc's as a reference.
 fn loops() -> Vec<(String, Copy)> {
-    let (best, clflushopt) = detect();
+    let cpu = Cpu::detect();
     let order = [Isa::Avx512, Isa::Avx2, Isa::Sse2];
     let mut all: Vec<(String, Copy)> = Vec::new();
-    for isa in order.into_iter().skip_while(|isa| *isa != best) {
-        let kernel = choose(isa, clflushopt);
+    for isa in order.into_iter().skip_while(|isa| *isa != cpu.isa) {
+        let kernel = Kernel::of(Cpu { isa, ..cpu });
         all.push((format!("{isa:?}").to_lowercase(), kernel.keep));
-        if clflushopt {
+        if cpu.clflushopt {
             all.push((format!("{isa:?}-flush").to_lowercase(), kernel.flush));
         }
     }
-    let best = choose(best, clflushopt);
+    let best = Kernel::of(cpu);
     all.push(("ahead".into(), best.ahead));
+    all.push(("fetch".into(), best.fetch));
+    all.push(("demote-source".into(), best.demote_source));
+    all.push(("demote-target".into(), best.demote_target));
     all.push(("plain".into(), best.plain));
-    all.push(("libc".into(), choose(Isa::Portable, false).keep));
+    all.push(("libc".into(), Kernel::PORTABLE.keep));
     all
 }
 

@@ -247,13 +247,13 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::kernel::{choose, Isa};
+    use crate::copy::kernel::Kernel;
     use crate::copy::plan::{jobs, PART};
 
     fn published(source: &[u8], target: &mut [u8]) -> (Board, Job, u64) {
         let board = Board::new();
         let job = jobs(source.len(), 4, PART).next().unwrap();
-        let copy = choose(Isa::Portable, false).keep;
+        let copy = Kernel::PORTABLE.keep;
         let generation = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy, None);
         (board, job, generation)
     }
@@ -283,7 +283,7 @@ mod tests {
         while let Some(claim) = board.claim(old, 1) {
             board.finish(&claim);
         }
-        let copy = choose(Isa::Portable, false).keep;
+        let copy = Kernel::PORTABLE.keep;
         let new = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy, None);
         assert!(board.claim(old, 2).is_none());
         assert!((0..job.parts).all(|index| board.claim_free(index, old, 2).is_none()));
@@ -303,7 +303,7 @@ mod tests {
             assert!((0..job.parts).all(|index| board.claim_free(index, generation, 2).is_none()));
         }
         assert!((0..PARTS).all(|index| board.look(index) == Part::Done));
-        let copy = choose(Isa::Portable, false).keep;
+        let copy = Kernel::PORTABLE.keep;
         let new = board.publish(target.as_mut_ptr(), source.as_ptr(), &job, copy, None);
         assert!(board.claim(old, 2).is_none() && board.claim(new, 2).is_some());
     }
@@ -326,7 +326,7 @@ mod tests {
     fn threads_share_many_jobs_without_losing_a_byte() {
         use std::sync::atomic::AtomicBool;
         let board = Board::new();
-        let copy = choose(Isa::Portable, false).keep;
+        let copy = Kernel::PORTABLE.keep;
         let rounds = if cfg!(miri) { 3 } else { 400 };
         let len = if cfg!(miri) { 20_000 } else { 70_000 };
         let stop = AtomicBool::new(false);

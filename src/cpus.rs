@@ -12,8 +12,11 @@ pub enum Use {
     /// Copying into memory that is there, the flush after the copy: 14 threads leave the GPU's rate alone and are done in half its time;
     /// with 16 of 16 CPUs the loop was 3 to 6 % slower, with 10 as much (same host).
     Kept,
-    /// Copying out of memory that is there: 10 threads meet the GPU's rate, more only disturb it (12: 3 %, 16: 15 % slower).
+    /// Copying out of memory that is there, by stores past the caches: 10 threads meet the GPU's rate, more only disturb it (12: 3 %, 16:
+    /// 15 % slower).
     Ready,
+    /// The same with lines sent to the shared cache: each waits longer for its target, so 14 are 3 to 5 % faster than 10.
+    Demoting,
     /// Giving memory back: 8 threads free 26 GB in 17 to 20 ms, one in 85; 16 are not faster (same host).
     Free,
 }
@@ -24,6 +27,7 @@ impl Use {
             Use::Fresh => 16,
             Use::Kept => 14,
             Use::Ready => 10,
+            Use::Demoting => 14,
             Use::Free => 8,
         }
     }

@@ -54,7 +54,7 @@ fn zeros_are_stored_where_something_else_lies() {
     assert!(of(2) > 130 * MIB);
     let short = [("CUDASNAP_BUFFER", "keep"), ("CUDASNAP_KEEP_MAX", "48M")];
     run("sparse kept-full", &short);
-    for strategy in ["plain", "no-flush", "flush-within"] {
+    for strategy in ["plain", "no-flush", "flush-within", "demote"] {
         run("sparse written-before", &[("CUDASNAP_STRATEGY", strategy)]);
     }
 }

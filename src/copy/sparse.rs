@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::kernel::Copy;
+use super::kernel::{Copy, Flush};
 
 /// What is looked at at a time: a base page, if the target is aligned to one.
 const BLOCK: usize = 4096;
@@ -21,11 +21,17 @@ pub fn account() -> (u64, usize) {
     (ZEROS.swap(0, Relaxed), STORED_TO.swap(0, Relaxed))
 }
 
-/// Copies by `copy` what is not zero already.
+/// Copies by `copy` what is not zero already; does `left_out` with the source of the rest.
 ///
 /// # Safety
-/// As [`super::kernel::Copy`]; `copy` is one that this CPU can run.
-pub(super) unsafe fn all_but_zeros(dst: *mut u8, src: *const u8, len: usize, copy: Copy) {
+/// As [`super::kernel::Copy`]; `copy` and `left_out` are of this CPU.
+pub(super) unsafe fn all_but_zeros(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    copy: Copy,
+    left_out: Flush,
+) {
     let (mut at, mut run, mut zeros, mut stored_to) = (0, 0, 0, 0);
     while at < len {
         let block = BLOCK.min(len - at);
@@ -40,6 +46,8 @@ pub(super) unsafe fn all_but_zeros(dst: *mut u8, src: *const u8, len: usize, cop
             run = upto;
         }
         if nothing {
+            // SAFETY: inside the source.
+            unsafe { left_out(src.add(at), block) };
             zeros += block as u64;
             run = end;
         }
@@ -86,7 +94,7 @@ unsafe fn is_zero(from: *const u8, len: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::kernel::{choose, detect, Kernel};
+    use crate::copy::kernel::{Cpu, Kernel};
     use proptest::prelude::*;
 
     /// Runs of zeros and of other bytes.
@@ -101,8 +109,7 @@ mod tests {
     }
 
     fn kernel() -> Kernel {
-        let (isa, clflushopt) = detect();
-        choose(isa, clflushopt)
+        Kernel::of(Cpu::detect())
     }
 
     proptest! {
@@ -112,7 +119,7 @@ mod tests {
         fn the_target_is_the_source_afterwards(source in mixed(), before in mixed(), to in 0usize..70) {
             let _turn = crate::crew::take_turn();
             let len = source.len();
-            let loops = [kernel().sparse, kernel().sparse_flush, Kernel::PORTABLE.sparse, Kernel::PORTABLE.sparse_flush];
+            let loops = [kernel().sparse, kernel().sparse_flush, kernel().sparse_demote, Kernel::PORTABLE.sparse];
             for copy in loops {
                 let mut target: Vec<u8> = before.iter().copied().chain(std::iter::repeat(0)).take(len + 200).collect();
                 target[..to].fill(0xee);

@@ -25,10 +25,14 @@ pub struct Means {
     pub streams: bool,
     /// It can flush lines.
     pub flushes: bool,
+    /// It can send lines to the shared cache. By name that is taken anywhere: elsewhere it is a hint without effect.
+    pub demotes: bool,
     /// A flush may come after its copy: nobody can take the source away unseen.
     pub late: bool,
     /// Threads that measured best on one machine, or were asked for; the caller included.
     pub threads: u32,
+    /// The same where lines are sent to the shared cache.
+    pub demoting_threads: u32,
     /// Threads that may be tried.
     pub most_threads: u32,
 }
@@ -40,6 +44,16 @@ pub struct Way {
     pub strategy: Strategy,
     /// Threads that copy, the caller included.
     pub threads: u32,
+}
+
+impl Way {
+    fn new(strategy: Strategy, means: &Means) -> Self {
+        let threads = match strategy {
+            Strategy::Demote => means.demoting_threads,
+            _ => means.threads,
+        };
+        Way { strategy, threads }
+    }
 }
 
 /// The ways of a phase; the first is the one that goes on when none is better.
@@ -70,10 +84,7 @@ impl Ways {
             Choice::Only(strategy) if fits(strategy, work, means) => strategy,
             _ => fixed(work, means),
         };
-        let one = Ways::only(Way {
-            strategy,
-            threads: means.threads,
-        });
+        let one = Ways::only(Way::new(strategy, means));
         match choice {
             Choice::Tune => one.with_others(work, means),
             _ => one,
@@ -82,18 +93,9 @@ impl Ways {
 
     fn with_others(mut self, work: Work, means: &Means) -> Self {
         let first = self.get(0);
-        let others: &[Strategy] = match work {
-            Work::Fresh => &[Strategy::FlushWithin, Strategy::NoFlush],
-            Work::Kept => &[
-                Strategy::FlushLateAhead,
-                Strategy::FlushWithin,
-                Strategy::NoFlush,
-            ],
-            Work::Restore => &[Strategy::Plain],
-        };
-        for &strategy in others {
+        for &strategy in others(first.strategy, work) {
             if strategy != first.strategy && fits(strategy, work, means) {
-                self.push(Way { strategy, ..first });
+                self.push(Way::new(strategy, means));
             }
         }
         // While memory is populated, threads that do not copy have other work: their number is not the question.
@@ -133,10 +135,31 @@ impl Ways {
     }
 }
 
+/// What is tried beside the first.
+const fn others(first: Strategy, work: Work) -> &'static [Strategy] {
+    match (work, first) {
+        (Work::Fresh, Strategy::Demote) => &[Strategy::FlushLate, Strategy::FlushWithin],
+        (Work::Fresh, _) => &[Strategy::FlushWithin, Strategy::NoFlush],
+        (Work::Kept, Strategy::Demote) => &[
+            Strategy::FlushLate,
+            Strategy::FlushLateAhead,
+            Strategy::FlushWithin,
+        ],
+        (Work::Kept, _) => &[
+            Strategy::FlushLateAhead,
+            Strategy::FlushWithin,
+            Strategy::NoFlush,
+        ],
+        (Work::Restore, Strategy::Demote) => &[Strategy::NonTemporal],
+        (Work::Restore, _) => &[Strategy::Plain],
+    }
+}
+
 /// What measured best on an H200 host; on another CPU a guess.
 const fn fixed(work: Work, means: &Means) -> Strategy {
     match work {
         _ if !means.streams => Strategy::Plain,
+        _ if means.demotes => Strategy::Demote,
         Work::Restore => Strategy::NonTemporal,
         _ if means.flushes && means.late => Strategy::FlushLate,
         _ if means.flushes => Strategy::FlushWithin,
@@ -150,6 +173,7 @@ fn fits(strategy: Strategy, work: Work, means: &Means) -> bool {
     match strategy {
         Strategy::Driver => false,
         Strategy::Plain => true,
+        Strategy::Demote => means.streams,
         Strategy::NonTemporal => means.streams && !checkpoint,
         Strategy::NoFlush => means.streams && checkpoint,
         Strategy::FlushWithin => means.streams && means.flushes && checkpoint,
@@ -159,27 +183,33 @@ fn fits(strategy: Strategy, work: Work, means: &Means) -> bool {
     }
 }
 
-/// The loop of a strategy for one copy, and what is left to do after it. `late` is what a flush after the copy may be done with: only
-/// where this very source may be flushed then. `sparse` leaves out what is zero anyway, by non-temporal stores whatever the strategy.
-pub fn loops(
+/// The loop of a strategy for one copy of a checkpoint, and what is left to do after it. `late` is what a flush after the copy may be done
+/// with: only where this very source may be flushed then. `sparse` leaves out what is zero anyway; how it stores does not depend on
+/// the strategy, what it does with the source's lines does.
+pub fn save(
     strategy: Strategy,
     kernel: &Kernel,
     late: Option<Flush>,
     sparse: bool,
 ) -> (Copy, Option<Flush>) {
-    use Strategy::{FlushLate, FlushLateAhead, FlushWithin};
-    let (copy, flush) = match (strategy, late) {
-        (FlushLate, Some(_)) => (kernel.keep, late),
-        (FlushLateAhead, Some(_)) => (kernel.ahead, late),
-        (FlushLate | FlushLateAhead | FlushWithin, _) => (kernel.flush, None),
-        (Strategy::NoFlush | Strategy::NonTemporal, _) => (kernel.keep, None),
-        (Strategy::Plain | Strategy::Driver, _) => (kernel.plain, None),
+    use Strategy::{Demote, FlushLate, FlushLateAhead, FlushWithin};
+    let (copy, sparse_copy, flush) = match (strategy, late) {
+        (Demote, _) => (kernel.demote_source, kernel.sparse_demote, None),
+        (FlushLate, Some(_)) => (kernel.keep, kernel.sparse, late),
+        (FlushLateAhead, Some(_)) => (kernel.ahead, kernel.sparse, late),
+        (FlushLate | FlushLateAhead | FlushWithin, _) => (kernel.flush, kernel.sparse_flush, None),
+        (Strategy::NoFlush | Strategy::NonTemporal, _) => (kernel.keep, kernel.sparse, None),
+        (Strategy::Plain | Strategy::Driver, _) => (kernel.plain, kernel.sparse, None),
     };
-    let within = matches!(strategy, FlushLate | FlushLateAhead | FlushWithin) && flush.is_none();
-    match sparse {
-        false => (copy, flush),
-        true if within => (kernel.sparse_flush, None),
-        true => (kernel.sparse, flush),
+    (if sparse { sparse_copy } else { copy }, flush)
+}
+
+/// The loop of a strategy for one copy of a restore.
+pub fn load(strategy: Strategy, kernel: &Kernel) -> Copy {
+    match strategy {
+        Strategy::Demote => kernel.demote_target,
+        Strategy::Plain | Strategy::Driver => kernel.plain,
+        _ => kernel.fetch,
     }
 }
 
@@ -190,9 +220,16 @@ mod tests {
     const ALL: Means = Means {
         streams: true,
         flushes: true,
+        demotes: false,
         late: true,
         threads: 10,
+        demoting_threads: 14,
         most_threads: 16,
+    };
+
+    const DEMOTES: Means = Means {
+        demotes: true,
+        ..ALL
     };
 
     fn words(choice: Choice, work: Work, means: &Means) -> Vec<(&'static str, u32)> {
@@ -213,9 +250,12 @@ mod tests {
             ..ALL
         };
         assert_eq!(fixed(Work::Kept, &no_flush), [("no-flush", 10)]);
+        for work in [Work::Fresh, Work::Kept, Work::Restore] {
+            assert_eq!(fixed(work, &DEMOTES), [("demote", 14)]);
+        }
         let portable = Means {
             streams: false,
-            ..ALL
+            ..DEMOTES
         };
         assert_eq!(fixed(Work::Fresh, &portable), [("plain", 10)]);
         assert_eq!(fixed(Work::Restore, &portable), [("plain", 10)]);
@@ -233,6 +273,15 @@ mod tests {
             [("non-temporal", 10)]
         );
         assert_eq!(only(Strategy::Plain, Work::Kept, &ALL), [("plain", 10)]);
+        // A hint, on any CPU.
+        assert_eq!(
+            only(Strategy::Demote, Work::Restore, &ALL),
+            [("demote", 14)]
+        );
+        assert_eq!(
+            only(Strategy::NonTemporal, Work::Restore, &DEMOTES),
+            [("non-temporal", 10)]
+        );
         let no_flush = Means {
             flushes: false,
             ..ALL
@@ -261,8 +310,33 @@ mod tests {
                 ("flush-late", 14)
             ]
         );
+        assert_eq!(
+            tuned(Work::Fresh, &DEMOTES),
+            [("demote", 14), ("flush-late", 10), ("flush-within", 10)]
+        );
+        assert_eq!(
+            tuned(Work::Kept, &DEMOTES),
+            [
+                ("demote", 14),
+                ("flush-late", 10),
+                ("flush-late-ahead", 10),
+                ("flush-within", 10),
+                ("demote", 9),
+                ("demote", 16)
+            ]
+        );
+        assert_eq!(
+            tuned(Work::Restore, &DEMOTES),
+            [
+                ("demote", 14),
+                ("non-temporal", 10),
+                ("demote", 9),
+                ("demote", 16)
+            ]
+        );
         let small = Means {
             threads: 2,
+            demoting_threads: 2,
             most_threads: 2,
             ..ALL
         };
@@ -285,8 +359,33 @@ mod tests {
         let kernel = Kernel::PORTABLE;
         for &strategy in Strategy::ALL {
             for sparse in [false, true] {
-                assert!(loops(strategy, &kernel, None, sparse).1.is_none());
+                assert!(save(strategy, &kernel, None, sparse).1.is_none());
             }
         }
+        unsafe fn flush(_: *const u8, _: usize) {}
+        assert!(save(Strategy::Demote, &kernel, Some(flush), false)
+            .1
+            .is_none());
+        assert!(save(Strategy::FlushLate, &kernel, Some(flush), true)
+            .1
+            .is_some());
+    }
+
+    /// A loop that a test can tell from others.
+    #[test]
+    fn each_strategy_has_the_loop_that_its_name_says() {
+        let kernel = Kernel::of(crate::copy::kernel::Cpu::detect());
+        if !kernel.streams {
+            return;
+        }
+        let same = |one: Copy, other: Copy| core::ptr::fn_addr_eq(one, other);
+        let saved = |strategy, sparse| save(strategy, &kernel, None, sparse).0;
+        assert!(same(saved(Strategy::Demote, false), kernel.demote_source));
+        assert!(same(saved(Strategy::Demote, true), kernel.sparse_demote));
+        assert!(same(saved(Strategy::FlushLate, true), kernel.sparse_flush));
+        assert!(same(saved(Strategy::NoFlush, false), kernel.keep));
+        assert!(same(load(Strategy::Demote, &kernel), kernel.demote_target));
+        assert!(same(load(Strategy::NonTemporal, &kernel), kernel.fetch));
+        assert!(same(load(Strategy::Plain, &kernel), kernel.plain));
     }
 }

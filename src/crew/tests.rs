@@ -1,7 +1,7 @@
 use super::death::{may_be, NAMED};
 use super::helper::IDLE_NS;
 use super::*;
-use crate::copy::kernel::{choose, detect, Kernel};
+use crate::copy::kernel::{Cpu, Kernel};
 use crate::copy::plan;
 use crate::pages::How;
 use crate::sync::spin_loop;
@@ -47,8 +47,7 @@ impl Drop for Phase {
 }
 
 fn kernel() -> Kernel {
-    let (isa, clflushopt) = detect();
-    choose(isa, clflushopt)
+    Kernel::of(Cpu::detect())
 }
 
 fn manner(threads: usize, copy: crate::copy::kernel::Copy) -> Manner {

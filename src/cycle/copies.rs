@@ -176,8 +176,10 @@ impl State {
             .kernel
             .rest
             .filter(|_| may_be && self.is_staging(chunk.other_side(), chunk.len));
-        let sparse = is_checkpoint && self.sparse;
-        let (copy, flush) = strategy::loops(way.strategy, &self.kernel, late, sparse);
+        let (copy, flush) = match is_checkpoint {
+            true => strategy::save(way.strategy, &self.kernel, late, self.sparse),
+            false => (strategy::load(way.strategy, &self.kernel), None),
+        };
         Manner {
             threads: self.threads.min(way.threads) as usize,
             part: if is_checkpoint && self.from_kept {

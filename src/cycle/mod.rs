@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use cudasnap_wire::{End, Mode, Step};
 
 use crate::buffer::Memory;
-use crate::copy::kernel::{choose, Isa, Kernel};
+use crate::copy::kernel::{Cpu, Kernel};
 use crate::copy::strategy::{Way, Ways};
 use crate::copy::tune::Tuner;
 use crate::crew::CREW;
@@ -129,10 +129,9 @@ impl State {
         self.staging = Staging::new();
         self.kernel = if self.foreign {
             record::step(Step::ForeignBuild);
-            choose(Isa::Portable, false)
+            Kernel::PORTABLE
         } else {
-            let (isa, clflushopt) = crate::copy::kernel::detect();
-            choose(isa, clflushopt)
+            Kernel::of(Cpu::detect())
         };
     }
 

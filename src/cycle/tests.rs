@@ -300,7 +300,12 @@ fn is_mmap_ours() -> bool {
 #[test]
 fn every_strategy_copies_right_and_is_told() {
     let _turn = turn();
-    let flushes = crate::copy::kernel::detect().1;
+    let cpu = crate::copy::kernel::Cpu::detect();
+    let flushes = cpu.clflushopt;
+    let demotes = |otherwise| match cpu.cldemote {
+        true => Strategy::Demote,
+        false => otherwise,
+    };
     for (seed, choice) in Choice::all().enumerate() {
         let config = Config {
             strategy: choice,
@@ -315,20 +320,22 @@ fn every_strategy_copies_right_and_is_told() {
         copies(Direction::Restore, buffer, &mut bytes, CHUNK);
         assert!(bytes == pattern(seed + 1), "{}", choice.word());
         // Too few copies to try anything.
-        let fixed = match (flushes, is_mmap_ours()) {
+        let flush = match (flushes, is_mmap_ours()) {
             (true, true) => Strategy::FlushLate,
             (true, false) => Strategy::FlushWithin,
             (false, _) => Strategy::NoFlush,
         };
+        let late = flush == Strategy::FlushLate;
+        use Strategy::{Demote, FlushLate, FlushLateAhead, FlushWithin, NoFlush, Plain};
         let told = match choice {
-            Choice::Only(only @ (Strategy::NoFlush | Strategy::Plain)) => only,
-            Choice::Only(only @ Strategy::FlushWithin) if flushes => only,
-            Choice::Only(only @ Strategy::FlushLateAhead) if fixed == Strategy::FlushLate => only,
-            _ => fixed,
+            Choice::Only(only @ (NoFlush | Plain | Demote)) => only,
+            Choice::Only(only @ FlushWithin) if flushes => only,
+            Choice::Only(only @ (FlushLate | FlushLateAhead)) if late => only,
+            _ => demotes(flush),
         };
         assert_eq!(checkpoint, (Some(told), 0), "{}", choice.word());
         // The driver's copies have the options of the environment: none.
-        assert_eq!(strategy(), (Some(Strategy::NonTemporal), 0));
+        assert_eq!(strategy(), (Some(demotes(Strategy::NonTemporal)), 0));
         let fate = release::unmap(buffer as usize, LEN, &config, 0);
         assert!(matches!(fate, release::Fate::Done(Ok(0))));
     }
@@ -351,7 +358,8 @@ fn ways_take_turns_where_there_are_copies_enough() {
         copies(Direction::Checkpoint, buffer, &mut bytes, 8192);
         let phase = &record::get().current;
         let (checkpoint, tried) = strategy();
-        let strategies = 1 + u32::from(crate::copy::kernel::detect().1);
+        let cpu = crate::copy::kernel::Cpu::detect();
+        let strategies = 1 + u32::from(cpu.clflushopt || cpu.cldemote);
         let threads_too = u32::from(cpus_here() > 1 && seed == 2);
         match strategies + threads_too {
             1 => assert_eq!(tried, 0),

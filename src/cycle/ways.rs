@@ -23,15 +23,22 @@ impl State {
             Work::Kept => Use::Kept,
             Work::Restore => Use::Ready,
         };
+        let demoting = match work {
+            Work::Restore => Use::Demoting,
+            _ => usage,
+        };
         let threads = cpus::threads(config.threads, cap, usage);
+        let demoting_threads = cpus::threads(config.threads, cap, demoting);
         let means = Means {
             streams: self.kernel.streams,
             flushes: self.kernel.rest.is_some(),
+            demotes: self.kernel.demotes,
             late: self.told_of_all,
             threads,
+            demoting_threads,
             most_threads: match config.strategy {
                 Choice::Tune => cpus::most_threads(config.threads, cap),
-                _ => threads,
+                _ => threads.max(demoting_threads),
             },
         };
         self.ways = match self.foreign {

@@ -95,6 +95,9 @@ numbered! {
         NonTemporal = 5 => "non-temporal",
         /// Either: ordinary stores, which leave the lines in the caches; nothing is flushed.
         Plain = 6 => "plain",
+        /// Checkpoint: non-temporal stores; each line of the source is sent to the shared cache once it is read. Restore: ordinary stores;
+        /// each line of the target is sent there once it is written.
+        Demote = 7 => "demote",
     }
 }
 

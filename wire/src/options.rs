@@ -63,7 +63,7 @@ pub const OPTIONS: [OptionSpec; 9] = [
     },
     OptionSpec {
         name: "CUDASNAP_STRATEGY",
-        values: "fixed, tune, flush-late, flush-within, no-flush, flush-late-ahead, non-temporal, plain",
+        values: "fixed, tune, flush-late, flush-within, no-flush, flush-late-ahead, non-temporal, plain, demote",
         default: "fixed",
         meaning: "how copies are made: as measured best on one machine; the best of several tried in each phase; one of them",
     },

@@ -80,10 +80,11 @@ const PAGES: [PageKind; 12] = {
 };
 
 /// `CUDASNAP_STRATEGY`
-const STRATEGIES: [Choice; 9] = [
+const STRATEGIES: [Choice; 10] = [
     Choice::Fixed,
     Choice::Fixed,
-    Choice::Fixed,
+    Choice::Only(Strategy::Demote),
+    Choice::Only(Strategy::Demote),
     Choice::Tune,
     Choice::Only(Strategy::FlushLateAhead),
     Choice::Only(Strategy::FlushWithin),
