@@ -48,6 +48,34 @@ static const char *chain_taken_back(void)
     return NULL;
 }
 
+static void *(*behind_move)(void *, const void *, size_t);
+
+static void *other_move(void *to, const void *from, size_t length)
+{
+    return behind_move(to, from, length);
+}
+
+/* Somebody else's hooks lie over both of ours and stay: the next buffer's copies are the driver's own, its munmap is not. */
+static const char *chain_copies(void)
+{
+    load_cuda();
+    make_source(LENGTH);
+    unsigned char *buffer = request(LENGTH);
+    void **copy = slot_of("memcpy"), **move = slot_of("memmove");
+    *(void **)&behind = *copy;
+    *(void **)&behind_move = *move;
+    *copy = (void *)other_hook;
+    *move = (void *)other_move;
+    copy_all(buffer, source, LENGTH);
+    release(buffer, LENGTH);
+    buffer = request(LENGTH);
+    copy_all(buffer, source, LENGTH);
+    expect_source(buffer, LENGTH);
+    release(buffer, LENGTH);
+    expect(helpers() == 0, "a helper outlives its buffer");
+    return NULL;
+}
+
 /* A resolution that began in another thread before the request, and ends after it: the loader writes over our hook. The
  * thread's next mmap shows it. */
 static const char *late_resolution(void)
@@ -124,6 +152,7 @@ int main(int count, char **arguments)
     static const struct attack attacks[] = {
         {"chain", chain_stays},
         {"chain-back", chain_taken_back},
+        {"chain-copies", chain_copies},
         {"late", late_resolution},
         {"unload", unload},
         {"unload-load", unload_and_load},

@@ -2,7 +2,7 @@
 
 use cudasnap_cli::record::view::PhaseView;
 use cudasnap_shim_tests::attack::{Attack, Outcome};
-use cudasnap_wire::{Choice, Strategy};
+use cudasnap_wire::{Choice, Step, Strategy};
 
 fn run(choice: &str, threads: &str) -> Outcome {
     let outcome = Attack::new("ways cycles")
@@ -112,4 +112,23 @@ fn a_caller_alone_tries_ways_too() {
         assert_eq!((phase.tried, phase.threads), (2, 1), "{phase:?}");
     }
     assert_eq!(outcome.record.counters.helpers_started, 0);
+}
+
+/// Without a slot for copies, without any slot, and where copies are only timed.
+#[test]
+fn where_the_driver_copies_by_itself_no_way_of_ours_is_told() {
+    for choice in ["plain", "tune"] {
+        let attack = |words| Attack::new(words).env("CUDASNAP_STRATEGY", choice);
+        let no_copies = attack("slots chain-copies").run();
+        assert_eq!(no_copies.steps(Step::NoCopySlot), 1);
+        assert_eq!(no_copies.steps(Step::NoMunmapSlot), 0);
+        let relro = attack("copies cycles").relro().run();
+        assert!(relro.steps(Step::NoMunmapSlot) > 0);
+        let watched = attack("copies cycles").env("CUDASNAP", "observe").run();
+        for outcome in [no_copies, relro, watched] {
+            let phase = outcome.record.last("checkpoint").unwrap();
+            assert!(phase.strategy.is("driver"), "{choice}: {phase:?}");
+            assert_eq!(phase.tried, 0);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::copy::plan::{ALONE_BELOW, PART, SHORT_PART};
 use crate::copy::sparse;
 use crate::copy::strategy::{self, Way, Work};
 use crate::crew::{First, Manner, CREW};
-use crate::phase::{Opening, Phase};
+use crate::phase::Phase;
 use crate::region::{self, Origin, Region};
 use crate::{config::Config, maps, record, sys};
 
@@ -224,20 +224,11 @@ impl State {
             _ => Work::Kept,
         };
         match ours {
-            true => self.choose_ways(work, config),
+            true => self.choose_ways(work, true, config),
             false => self.leave_ways_to_driver(),
         }
-        CREW.begin(now_ns, First::Copy, Phase::end_word());
-        self.phase.open(&Opening {
-            direction: chunk.direction,
-            mode: self.mode,
-            pages: self.memory.map_or(PageKind::Driver, |memory| memory.pages),
-            threads: self.threads,
-            buffer: self.number,
-            kept: self.from_kept,
-            expected: chunk.region.len,
-            started_ns: now_ns,
-        });
-        self.begin_ways();
+        let pages = self.memory.map_or(PageKind::Driver, |memory| memory.pages);
+        let len = chunk.region.len;
+        self.begin_phase(First::Copy, chunk.direction, pages, len, now_ns);
     }
 }

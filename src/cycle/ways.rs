@@ -15,8 +15,9 @@ use crate::record;
 use super::State;
 
 impl State {
-    /// Chooses threads and ways for a phase that opens. `told_of_all` and the loops are known.
-    pub(super) fn choose_ways(&mut self, work: Work, config: &Config) {
+    /// Chooses threads and ways for a phase that opens. `told_of_all` and the loops are known. Unless `copies` come to us the
+    /// threads only prefault, and the driver copies.
+    pub(super) fn choose_ways(&mut self, work: Work, copies: bool, config: &Config) {
         let cap = record::get().thread_cap.load(Relaxed);
         let usage = match work {
             Work::Fresh => Use::Fresh,
@@ -34,12 +35,12 @@ impl State {
                 _ => threads,
             },
         };
-        self.ways = match self.foreign {
-            true => Ways::only(Way {
+        self.ways = match copies {
+            true => Ways::new(config.strategy, work, &means),
+            false => Ways::only(Way {
                 strategy: Strategy::Driver,
                 threads,
             }),
-            false => Ways::new(config.strategy, work, &means),
         };
         self.threads = self.ways.most_threads();
         self.tuner = Tuner::new(self.ways.count());
