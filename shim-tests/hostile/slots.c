@@ -48,24 +48,21 @@ static const char *chain_taken_back(void)
     return NULL;
 }
 
-static void *(*behind_move)(void *, const void *, size_t);
-
-static void *other_move(void *to, const void *from, size_t length)
+/* Goes on to nobody. */
+static void *own_copy(void *to, const void *from, size_t length)
 {
-    return behind_move(to, from, length);
+    return memmove(to, from, length);
 }
 
-/* Somebody else's hooks lie over both of ours and stay: the next buffer's copies are the driver's own, its munmap is not. */
-static const char *chain_copies(void)
+/* Somebody else's function lies over both of ours for copies and stays, munmap's is ours: the next request finds it there. */
+static void take_copies(void *function)
 {
     load_cuda();
     make_source(LENGTH);
     unsigned char *buffer = request(LENGTH);
     void **copy = slot_of("memcpy"), **move = slot_of("memmove");
     *(void **)&behind = *copy;
-    *(void **)&behind_move = *move;
-    *copy = (void *)other_hook;
-    *move = (void *)other_move;
+    *copy = *move = function;
     copy_all(buffer, source, LENGTH);
     release(buffer, LENGTH);
     buffer = request(LENGTH);
@@ -73,6 +70,17 @@ static const char *chain_copies(void)
     expect_source(buffer, LENGTH);
     release(buffer, LENGTH);
     expect(helpers() == 0, "a helper outlives its buffer");
+}
+
+static const char *copies_taken(void)
+{
+    take_copies((void *)own_copy);
+    return NULL;
+}
+
+static const char *copies_passed_on(void)
+{
+    take_copies((void *)other_hook);
     return NULL;
 }
 
@@ -152,7 +160,8 @@ int main(int count, char **arguments)
     static const struct attack attacks[] = {
         {"chain", chain_stays},
         {"chain-back", chain_taken_back},
-        {"chain-copies", chain_copies},
+        {"copies-taken", copies_taken},
+        {"copies-passed-on", copies_passed_on},
         {"late", late_resolution},
         {"unload", unload},
         {"unload-load", unload_and_load},

@@ -119,7 +119,7 @@ fn a_caller_alone_tries_ways_too() {
 fn where_the_driver_copies_by_itself_no_way_of_ours_is_told() {
     for choice in ["plain", "tune"] {
         let attack = |words| Attack::new(words).env("CUDASNAP_STRATEGY", choice);
-        let no_copies = attack("slots chain-copies").run();
+        let no_copies = attack("slots copies-taken").run();
         assert_eq!(no_copies.steps(Step::NoCopySlot), 1);
         assert_eq!(no_copies.steps(Step::NoMunmapSlot), 0);
         let relro = attack("copies cycles").relro().run();
@@ -130,5 +130,21 @@ fn where_the_driver_copies_by_itself_no_way_of_ours_is_told() {
             assert!(phase.strategy.is("driver"), "{choice}: {phase:?}");
             assert_eq!(phase.tried, 0);
         }
+    }
+}
+
+/// No slot of copies is held, but they come: the function of somebody else in it goes on to the shim's.
+#[test]
+fn copies_that_come_although_no_slot_is_held_are_made_in_our_way() {
+    for threads in ["1", "2"] {
+        let outcome = Attack::new("slots copies-passed-on")
+            .env("CUDASNAP_STRATEGY", "plain")
+            .env("CUDASNAP_THREADS", threads)
+            .run();
+        assert_eq!(outcome.steps(Step::NoCopySlot), 1);
+        assert!(outcome.is_covered("checkpoint"));
+        let phase = outcome.record.last("checkpoint").unwrap();
+        assert!(phase.strategy.is("plain"), "{phase:?}");
+        assert_eq!(phase.threads.to_string(), threads);
     }
 }

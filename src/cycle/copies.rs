@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
+use cudasnap_wire::{Direction, End, Mode, PageKind, Step, Strategy};
 
 use crate::copy::plan::{ALONE_BELOW, PART, SHORT_PART};
 use crate::copy::sparse;
@@ -112,9 +112,7 @@ impl State {
     unsafe fn copy(&mut self, chunk: &Chunk, config: &Config, next: Next) {
         let from_ns = sys::now_ns();
         self.enter_phase(chunk, config, from_ns);
-        let ours =
-            self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign;
-        if ours {
+        if self.makes(chunk) {
             // SAFETY: promised by the caller; `Chunk::find` has seen that the ranges do not overlap.
             unsafe { self.copy_with_crew(chunk, from_ns) };
         } else {
@@ -126,6 +124,11 @@ impl State {
         if self.phase.copied() >= chunk.region.len as u64 {
             self.end_phase(End::Covered);
         }
+    }
+
+    /// Whether copies of this buffer are made by us, and not only timed.
+    fn makes(&self, chunk: &Chunk) -> bool {
+        self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign
     }
 
     /// # Safety
@@ -211,19 +214,20 @@ impl State {
         }
         if self.phase.copied() == 0 {
             self.retake_slots();
+            if self.way.strategy == Strategy::Driver && self.makes(chunk) {
+                self.choose_ways_after_all(config);
+            }
         }
         self.start_copied |= at_start;
     }
 
     fn open_phase(&mut self, chunk: &Chunk, config: &Config, now_ns: u64) {
         self.look_around();
-        let ours =
-            self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign;
         let work = match chunk.direction {
             Direction::Restore => Work::Restore,
             _ => Work::Kept,
         };
-        match ours {
+        match self.makes(chunk) {
             true => self.choose_ways(work, true, config),
             false => self.leave_ways_to_driver(),
         }

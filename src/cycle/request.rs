@@ -7,7 +7,6 @@ use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 use crate::buffer::Memory;
 use crate::caller::{self, Caller};
 use crate::config::Config;
-use crate::copy::strategy::Work;
 use crate::crew::{First, CREW, STACKS};
 use crate::got::Libcuda;
 use crate::pages::How;
@@ -174,12 +173,7 @@ impl State {
     fn give(&mut self, request: &Request<'_>) -> Result<usize, Step> {
         let memory = self.obtain(request)?;
         self.mode = Mode::On;
-        let work = if self.from_kept {
-            Work::Kept
-        } else {
-            Work::Fresh
-        };
-        self.choose_ways(work, request.slots.copies, request.config);
+        self.choose_ways(self.work_of_request(), request.slots.copies, request.config);
         self.sparse = request.config.sparse && request.slots.copies && memory.tail && !self.foreign;
         self.arm_prefault(&memory, request);
         self.open_checkpoint(request, memory.pages);

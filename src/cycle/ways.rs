@@ -46,6 +46,23 @@ impl State {
         self.tuner = Tuner::new(self.ways.count());
     }
 
+    /// What a checkpoint into the buffer that was asked for copies into.
+    pub(super) fn work_of_request(&self) -> Work {
+        match self.from_kept {
+            true => Work::Kept,
+            false => Work::Fresh,
+        }
+    }
+
+    /// A copy comes to us that was not expected: the function of somebody else in its slot goes on to ours.
+    pub(super) fn choose_ways_after_all(&mut self, config: &Config) {
+        // No more than the kernel gave.
+        let threads = self.threads;
+        self.choose_ways(self.work_of_request(), true, config);
+        self.threads = self.threads.min(threads);
+        self.begin_ways();
+    }
+
     /// The driver copies by itself.
     pub(super) fn leave_ways_to_driver(&mut self) {
         self.threads = 1;
