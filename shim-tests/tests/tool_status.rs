@@ -492,9 +492,16 @@ fn numbers_that_name_nothing_to_show_are_told() {
             3,
             "no process has the id".into(),
         ),
-        ("0".into(), 2, "0 is not in 1..".into()),
-        ("x".into(), 2, "invalid value".into()),
-        ("--watch=0".into(), 2, "give 0.1 to 86400 seconds".into()),
+        (
+            "0".into(),
+            2,
+            "invalid value '0' for '[PID]...': it takes a process id".into(),
+        ),
+        (
+            "--watch=0".into(),
+            2,
+            "it takes seconds, 0.1 to 86400".into(),
+        ),
         ("--tree".into(), 2, "<PID>".into()),
     ] {
         let said = driver.said(&format!("status {pids}"));
