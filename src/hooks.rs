@@ -17,14 +17,17 @@ use crate::{got, guard, record, region, startup, sys};
 
 /// Which of the two names the program called: another preload may stand behind one of them only.
 #[derive(Clone, Copy)]
-enum Name {
+pub(crate) enum Name {
     Mmap,
     Mmap64,
 }
 
 /// An `mmap` call of the program; the body of both exported names.
+///
+/// # Safety
+/// It is the program's own call, with its arguments.
 #[inline(always)]
-unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
+pub(crate) unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
     let Some(started) = startup::get() else {
         // SAFETY: the program's own call.
         return unsafe { pass_mmap(None, &args) };
@@ -40,7 +43,7 @@ unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
         || (args.is_fixed() && disturb::holds(args.addr, args.len));
     if !attention || guard::is_off() {
         if attention && args.is_fixed() {
-            guard::barrier(|| disturb::wait_for_flushes(args.addr, args.len));
+            guard::barrier(|| disturb::disturb_when_off(args.addr, args.len));
         }
         // SAFETY: the program's own call.
         return unsafe { pass_mmap(next, &args) };

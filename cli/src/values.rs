@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
 
 /// Reads a value by `parser`. Bytes that are no text reach it as text that nobody understands: clap's own words for them name neither
@@ -38,6 +38,12 @@ impl<P: TypedValueParser> TypedValueParser for Value<P> {
 /// What to say of a value that is not understood.
 pub fn takes(what: impl Display) -> String {
     format!("it takes {what}")
+}
+
+/// Text as it is.
+pub fn text() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new()
+        .try_map(|text| text.into_string().map_err(|_| takes("text in UTF-8")))
 }
 
 /// A process id.

@@ -588,6 +588,24 @@ fn libcuda_that_is_only_loaded_is_told_apart() {
     );
 }
 
+/// A process that only calls the driver for others has a restore thread too, but nothing that could be checkpointed.
+#[test]
+fn a_mere_caller_of_the_driver_is_not_checkpointed() {
+    let driver = SimDriver::build(false);
+    let app = ready(driver.command("simapp").arg("64"));
+    let caller = ready(&mut light(&driver, &[]));
+    let preloaded = ready(light(&driver, &[]).env("LD_PRELOAD", library()));
+    driver.does(&format!("checkpoint {}", app.pid()));
+    for pid in [caller.pid(), preloaded.pid()] {
+        let seen = one(&driver, pid);
+        assert_eq!(
+            (&seen["state"], &seen["state_from"]),
+            (&"no-context".into(), &"memory".into())
+        );
+    }
+    assert_eq!(one(&driver, app.pid())["state"], "checkpointed");
+}
+
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let driver = SimDriver::build(false);

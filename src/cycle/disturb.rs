@@ -82,6 +82,21 @@ pub fn disturb(addr: usize, len: usize) {
     hollow::wait_for(addr, len);
 }
 
+/// The same after a panic, when the state means nothing any more.
+pub fn disturb_when_off(addr: usize, len: usize) {
+    wait_for_flushes(addr, len);
+    let pid = sys::getpid();
+    if changes_nothing(addr, len) || !super::is_about(pid) {
+        return;
+    }
+    kept::forget();
+    while let Some(region) = region::overlapping(addr, len).filter(|region| region.pid == pid) {
+        lose_while_busy(&region);
+    }
+    CREW.wait_for_units();
+    hollow::wait_for(addr, len);
+}
+
 /// The kernel has just given a range to somebody. A buffer of which it takes a byte has been unmapped behind our back, and its
 /// tail may be somebody else's too.
 pub fn given_anew(addr: usize, len: usize) {

@@ -88,6 +88,12 @@ fn is_about(pid: u32) -> bool {
     ABOUT.load(Ordering::Relaxed) == pid
 }
 
+/// As after a request.
+#[cfg(test)]
+pub fn be_about_this_process() {
+    ABOUT.store(sys::getpid(), Ordering::Relaxed);
+}
+
 fn note_requester(tid: u32) {
     REQUESTER.store(tid, Ordering::Relaxed);
 }

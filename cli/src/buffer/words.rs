@@ -102,10 +102,10 @@ impl FromStr for At {
 #[group(required = true, multiple = false)]
 pub struct BytesArgs {
     /// Bytes in hexadecimal, in the order of memory; blanks between them are allowed
-    #[arg(value_name = "HEX")]
+    #[arg(value_name = "HEX", value_parser = values::text())]
     hex: Vec<String>,
     /// These characters, in UTF-8
-    #[arg(long, value_name = "STRING")]
+    #[arg(long, value_name = "STRING", value_parser = values::text())]
     text: Option<String>,
     /// A 32-bit number, little endian
     #[arg(long, value_name = "N", value_parser = values::read(number::<u32>))]
