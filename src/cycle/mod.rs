@@ -89,7 +89,7 @@ fn is_about(pid: u32) -> bool {
 }
 
 /// As after a request.
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
 pub fn be_about_this_process() {
     ABOUT.store(sys::getpid(), Ordering::Relaxed);
 }
