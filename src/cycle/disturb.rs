@@ -82,16 +82,24 @@ pub fn disturb(addr: usize, len: usize) {
     hollow::wait_for(addr, len);
 }
 
-/// The same after a panic, when the state means nothing any more.
+/// The same after a panic, when the state means nothing any more. Apart from the exported functions, whose stack it would make deeper.
+#[inline(never)]
 pub fn disturb_when_off(addr: usize, len: usize) {
     wait_for_flushes(addr, len);
     let pid = sys::getpid();
     if changes_nothing(addr, len) || !super::is_about(pid) {
         return;
     }
-    kept::forget();
+    if kept::overlaps(addr, len) {
+        kept::forget();
+    }
+    let mut waits = hollow::is_awaited(addr, len);
     while let Some(region) = region::overlapping(addr, len).filter(|region| region.pid == pid) {
         lose_while_busy(&region);
+        waits = true;
+    }
+    if !waits {
+        return;
     }
     CREW.wait_for_units();
     hollow::wait_for(addr, len);
