@@ -28,40 +28,52 @@ pub fn silence_panics() {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Set in the process that panics: there the hook and the switch are nobody else's.
-    const PANICS: &str = "CUDASNAP_TEST_PANICS";
+    /// Set in a process that is there for one test.
+    const ALONE: &str = "CUDASNAP_TEST_ALONE";
 
-    fn panic_behind_the_barrier() {
-        silence_panics();
-        let steps = &crate::record::get().counters.steps[Step::Panic as usize];
-        assert_eq!(barrier(|| 7), Some(7));
-        assert!(!is_off() && steps.load(Ordering::Relaxed) == 0);
-        assert_eq!(barrier(|| -> u32 { panic!("said to nobody") }), None);
-        assert!(is_off() && steps.load(Ordering::Relaxed) == 1);
-    }
-
-    #[test]
-    fn a_panic_is_caught_counted_and_silent_even_with_a_backtrace_asked_for() {
-        if std::env::var_os(PANICS).is_some() {
-            return panic_behind_the_barrier();
+    /// Runs the test of this name in a process of its own: there the hook and the switch are nobody else's.
+    pub(crate) fn alone(name: &str, test: impl FnOnce()) {
+        if std::env::var_os(ALONE).is_some() {
+            return test();
         }
-        let name =
-            "guard::tests::a_panic_is_caught_counted_and_silent_even_with_a_backtrace_asked_for";
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
-            .env(PANICS, "1")
+            .env(ALONE, "1")
             .env("RUST_BACKTRACE", "full")
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
+        let complained = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success() && said.contains("1 passed"),
-            "{said}"
+            "{said}{complained}"
         );
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(complained, "");
+    }
+
+    /// What a fault of ours comes to.
+    pub(crate) fn panic_behind_the_barrier() {
+        let hook = std::panic::take_hook();
+        silence_panics();
+        assert_eq!(barrier(|| -> u32 { panic!("said to nobody") }), None);
+        std::panic::set_hook(hook);
+        assert!(is_off());
+    }
+
+    #[test]
+    fn a_panic_is_caught_counted_and_silent_even_with_a_backtrace_asked_for() {
+        let name =
+            "guard::tests::a_panic_is_caught_counted_and_silent_even_with_a_backtrace_asked_for";
+        alone(name, || {
+            let steps = &crate::record::get().counters.steps[Step::Panic as usize];
+            assert_eq!(barrier(|| 7), Some(7));
+            assert!(!is_off() && steps.load(Ordering::Relaxed) == 0);
+            panic_behind_the_barrier();
+            assert!(steps.load(Ordering::Relaxed) == 1);
+        });
     }
 }

@@ -11,20 +11,23 @@ use libc::{c_int, c_void, off_t, size_t};
 
 use crate::config::Config;
 use crate::cycle::release::Fate;
-use crate::cycle::{copies, release, request, slots};
+use crate::cycle::{copies, disturb, release, request, slots};
 use crate::request::MapArgs;
 use crate::{got, guard, record, region, startup, sys};
 
 /// Which of the two names the program called: another preload may stand behind one of them only.
 #[derive(Clone, Copy)]
-enum Name {
+pub(crate) enum Name {
     Mmap,
     Mmap64,
 }
 
 /// An `mmap` call of the program; the body of both exported names.
+///
+/// # Safety
+/// It is the program's own call, with its arguments.
 #[inline(always)]
-unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
+pub(crate) unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
     let Some(started) = startup::get() else {
         // SAFETY: the program's own call.
         return unsafe { pass_mmap(None, &args) };
@@ -37,10 +40,10 @@ unsafe fn on_mmap(args: MapArgs, name: Name) -> *mut c_void {
     let attention = wanted
         || region::any()
         || record::get().drop.load(Relaxed) != 0
-        || (args.is_fixed() && release::holds(args.addr, args.len));
+        || (args.is_fixed() && disturb::holds(args.addr, args.len));
     if !attention || guard::is_off() {
         if attention && args.is_fixed() {
-            guard::barrier(|| release::wait_for_flushes(args.addr, args.len));
+            guard::barrier(|| disturb::disturb_when_off(args.addr, args.len));
         }
         // SAFETY: the program's own call.
         return unsafe { pass_mmap(next, &args) };
@@ -65,7 +68,7 @@ unsafe fn attend_mmap(
             return unsafe { request_mmap(config, next, args) };
         }
         if args.is_fixed() {
-            release::disturb(args.addr, args.len);
+            disturb::disturb(args.addr, args.len);
         }
         slots::look_after();
         None
@@ -77,7 +80,7 @@ unsafe fn attend_mmap(
     // SAFETY: the program's own call.
     let address = unsafe { pass_mmap(next, args) };
     if address != libc::MAP_FAILED && region::any() {
-        guard::barrier(|| release::given_anew(address as usize, args.len));
+        guard::barrier(|| disturb::given_anew(address as usize, args.len));
     }
     address
 }
@@ -257,9 +260,9 @@ unsafe extern "C" fn slot_mremap(
     target: *mut c_void,
 ) -> *mut c_void {
     guard::barrier(|| {
-        release::disturb(addr as usize, old.max(1));
+        disturb::disturb(addr as usize, old.max(1));
         if flags & libc::MREMAP_FIXED != 0 {
-            release::disturb(target as usize, new);
+            disturb::disturb(target as usize, new);
         }
     });
     match got::next(Slot::Mremap) {
@@ -280,7 +283,7 @@ unsafe extern "C" fn slot_mremap(
 type Mprotect = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
 
 unsafe extern "C" fn slot_mprotect(addr: *mut c_void, len: size_t, prot: c_int) -> c_int {
-    guard::barrier(|| release::disturb(addr as usize, len));
+    guard::barrier(|| disturb::disturb(addr as usize, len));
     let next = match got::next(Slot::Mprotect) {
         // SAFETY: what libcuda's own slot for this symbol held.
         Some(address) => unsafe { core::mem::transmute::<usize, Mprotect>(address) },
@@ -293,7 +296,7 @@ unsafe extern "C" fn slot_mprotect(addr: *mut c_void, len: size_t, prot: c_int) 
 type Madvise = unsafe extern "C" fn(*mut c_void, size_t, c_int) -> c_int;
 
 unsafe extern "C" fn slot_madvise(addr: *mut c_void, len: size_t, advice: c_int) -> c_int {
-    guard::barrier(|| release::advise(addr as usize, len, advice));
+    guard::barrier(|| disturb::advise(addr as usize, len, advice));
     let next = match got::next(Slot::Madvise) {
         // SAFETY: what libcuda's own slot for this symbol held.
         Some(address) => unsafe { core::mem::transmute::<usize, Madvise>(address) },

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Mode, OptionSpec, Record, Slot, SlotState, Step, OPTIONS};
+use cudasnap_wire::{Complaint, Mode, OptionSpec, Record, Slot, SlotState, Step, OPTIONS};
 
 use crate::{own, sys};
 
@@ -44,13 +44,12 @@ pub fn mode() -> Mode {
     Mode::from_number(get().mode.load(Relaxed)).unwrap_or(Mode::On)
 }
 
-/// Options whose values were not understood.
-pub fn complaints() -> impl Iterator<Item = &'static OptionSpec> {
-    let numbers = get()
-        .complaints
-        .iter()
-        .map(|complaint| complaint.option.load(Relaxed) as usize);
-    numbers.filter_map(|number| OPTIONS.get(number.checked_sub(1)?))
+/// Options whose values were not understood, and these.
+pub fn complaints() -> impl Iterator<Item = (&'static OptionSpec, &'static Complaint)> {
+    get().complaints.iter().filter_map(|complaint| {
+        let number = complaint.option.load(Relaxed) as usize;
+        Some((OPTIONS.get(number.checked_sub(1)?)?, complaint))
+    })
 }
 
 /// Publishes what became of a slot.

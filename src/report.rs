@@ -110,7 +110,7 @@ fn is_effective(block: &Phase) -> bool {
 fn push_doubts(line: &mut Text<LINE>) {
     let _ = line.write_str(r#""not_understood":["#);
     let mut comma = "";
-    for option in record::complaints() {
+    for (option, _) in record::complaints() {
         let _ = write!(line, r#"{comma}"{}""#, option.name);
         comma = ",";
     }

@@ -1,5 +1,7 @@
 //! What the constructor leaves behind for the hooks: options, and the function behind our `mmap`.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use once_cell::sync::OnceCell;
 
 use crate::config::{self, Config};
@@ -49,11 +51,15 @@ pub fn start() {
         env!("CARGO_PKG_VERSION"),
         started.config.mode.word()
     );
-    for complaint in record::complaints() {
+    for (option, complaint) in record::complaints() {
+        let value = complaint.value.each_ref().map(|byte| byte.load(Relaxed));
+        let length = complaint.length.load(Relaxed) as usize;
         log::warn!(
-            "{}: its value is not understood, the default {:?} is in force",
-            complaint.name,
-            complaint.default
+            "{}=\"{}\" is not understood: it takes {}; the default {:?} is in force",
+            option.name,
+            value.get(..length).unwrap_or_default().escape_ascii(),
+            option.values,
+            option.default
         );
     }
 }

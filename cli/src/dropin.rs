@@ -13,6 +13,7 @@ use crate::driver::{kernel_driver_version, Driver, DriverError, GpuPair, State};
 use crate::exit::Exit;
 use crate::job;
 use crate::output;
+use crate::values;
 
 /// Callers search this text for flags; CRIU's plugin reads its first 2047 bytes.
 const HELP: &str = "\
@@ -74,11 +75,11 @@ struct Flags {
     launch_job: Vec<OsString>,
     #[arg(long, short)]
     help: bool,
-    #[arg(long, short, required_unless_present_any = ["help", "launch_job"], value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, short, required_unless_present_any = ["help", "launch_job"], value_parser = values::pid())]
     pid: Option<i32>,
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = values::whole::<u32>(0, u32::MAX.into()))]
     timeout: Option<u32>,
-    #[arg(long, short, value_parser = GpuPair::parse, value_delimiter = ',')]
+    #[arg(long, short, value_parser = values::read(GpuPair::parse), value_delimiter = ',')]
     device_map: Vec<GpuPair>,
 }
 

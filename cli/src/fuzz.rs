@@ -97,6 +97,7 @@ fn process_with(record: RecordView) -> Process {
         command: vec!["python3".into()],
         cuda: None,
         rss_anon: 1 << 30,
+        private: 1 << 30,
         held: Some(Vec::new()),
         nvml: None,
         library: Library::Loaded(Box::new(Loaded {

@@ -81,10 +81,54 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use clap::{Arg, CommandFactory};
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn the_grammar_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    fn with_all_below(command: clap::Command) -> Vec<clap::Command> {
+        let below: Vec<_> = command.get_subcommands().cloned().collect();
+        let below = below.into_iter().flat_map(with_all_below);
+        std::iter::once(command.clone()).chain(below).collect()
+    }
+
+    /// Of every argument of every command: who gives what it cannot take is told which argument, which value, and what it takes.
+    #[test]
+    fn a_value_that_is_not_understood_is_told_with_what_is_taken() {
+        let mut refused = 0;
+        for command in with_all_below(Cli::command()) {
+            let takes_value = |arg: &&Arg| arg.get_action().takes_values();
+            for arg in command.get_arguments().filter(takes_value) {
+                for (value, shown) in [(&b"?!"[..], "?!"), (b"\xff", "\u{fffd}")] {
+                    let parser = arg.get_value_parser().clone();
+                    let alone =
+                        clap::Command::new("x").arg(Arg::new("it").long("it").value_parser(parser));
+                    let line = [
+                        OsStr::new("x"),
+                        OsStr::new("--it"),
+                        OsStr::from_bytes(value),
+                    ];
+                    // What takes it takes any text or path.
+                    let Err(error) = alone.try_get_matches_from(line) else {
+                        continue;
+                    };
+                    let said = error.to_string();
+                    assert!(
+                        said.starts_with(&format!(
+                            "error: invalid value '{shown}' for '--it <it>'"
+                        )) && (said.contains("it takes ") || said.contains("[possible values: ")),
+                        "{} {}: {said}",
+                        command.get_name(),
+                        arg.get_id()
+                    );
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 60, "{refused}");
     }
 }

@@ -50,3 +50,4 @@ pub mod shim_library;
 pub mod signals;
 pub mod status;
 pub mod units;
+pub mod values;

@@ -5,12 +5,13 @@ use std::fmt;
 use crate::process::cuda::CudaUse;
 use crate::process::identity::{Identity, IdentityError};
 use crate::process::tree;
+use crate::values;
 
 /// Processes, as given on the command line.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Selection {
     /// Process ids
-    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(required = true, value_name = "PID", value_parser = values::pid())]
     pub pids: Vec<i32>,
     /// Every CUDA process below each PID, itself included (a container's first process stands for all of it)
     #[arg(long)]

@@ -10,18 +10,26 @@
 static unsigned char *before, *behind;
 static long space;
 
+/* Memory of the program at an address, if that is free. */
+static unsigned char *mapped_at(unsigned long address, size_t length)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    return mmap((void *)address, length, PROT_READ | PROT_WRITE, flags, -1, 0);
+}
+
+static unsigned char *neighbour(unsigned long address, int value)
+{
+    unsigned char *memory = mapped_at(address, MIB);
+    return memory == MAP_FAILED ? memory : memset(memory, value, MIB);
+}
+
 /* Mappings of the program that touch the buffer on both sides, as they come where the kernel puts the next one below the last. */
 static void surround(unsigned char *buffer)
 {
     unsigned long from, to;
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     expect(listed(buffer, &from, &to)[0] == 'r', "the buffer is not mapped");
-    before = mmap((void *)(from - MIB), MIB, PROT_READ | PROT_WRITE, flags, -1, 0);
-    behind = mmap((void *)to, MIB, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (before != MAP_FAILED)
-        memset(before, 11, MIB);
-    if (behind != MAP_FAILED)
-        memset(behind, 12, MIB);
+    before = neighbour(from - MIB, 11);
+    behind = neighbour(to, 12);
 }
 
 static void expect_untouched(unsigned char *memory, int value)
@@ -39,12 +47,24 @@ static void expect_neighbours(void)
     expect_untouched(behind, 12);
 }
 
+/* A whole checkpoint's buffer between its neighbours. */
 static unsigned char *filled(void)
 {
     unsigned char *buffer = request(LENGTH);
     copy_all(buffer, source, LENGTH);
     expect_source(buffer, LENGTH);
     expect_no_helper_within(10);
+    surround(buffer);
+    return buffer;
+}
+
+/* Where one was that the driver has let go, and nobody in its way. */
+static unsigned char *let_go(void)
+{
+    unsigned char *buffer = filled();
+    release(buffer, LENGTH);
+    expect(helpers() == 0, "a helper outlives its buffer");
+    expect_neighbours();
     return buffer;
 }
 
@@ -83,13 +103,9 @@ static const char *all(void)
 {
     prepare();
     for (int round = 0; round < 3; round++) {
-        unsigned char *buffer = filled();
-        surround(buffer);
-        release(buffer, LENGTH);
-        expect(helpers() == 0, "a helper outlives its buffer");
+        unsigned char *buffer = let_go();
         expect(!is_mapped(buffer) && !is_mapped(buffer + LENGTH - 1), "the buffer is still there");
-        expect_neighbours();
-        unsigned char *other = mmap(buffer, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        unsigned char *other = mapped_at((unsigned long)buffer, LENGTH);
         expect(other == buffer, "its addresses are not free");
         copy_all(other, source, CHUNK);
         expect_source(other, CHUNK);
@@ -103,12 +119,8 @@ static const char *reserved(void)
 {
     prepare();
     for (int round = 0; round < 3; round++) {
-        unsigned char *buffer = filled();
-        surround(buffer);
-        release(buffer, LENGTH);
-        expect(helpers() == 0, "a helper outlives its buffer");
+        unsigned char *buffer = let_go();
         expect(is_mapped(buffer) && !is_resident(buffer, LENGTH), "the range is not empty");
-        expect_neighbours();
     }
     return end(0);
 }
@@ -119,7 +131,6 @@ static const char *interrupted(enum order order)
     prepare();
     for (; met < 3 && tries < TRIES; tries++) {
         unsigned char *buffer = filled();
-        surround(buffer);
         order_in(tries % 8, order);
         release(buffer, LENGTH);
         met += order_met() > 0;

@@ -48,6 +48,42 @@ static const char *chain_taken_back(void)
     return NULL;
 }
 
+/* Goes on to nobody. */
+static void *own_copy(void *to, const void *from, size_t length)
+{
+    return memmove(to, from, length);
+}
+
+/* Somebody else's function lies over both of ours for copies and stays, munmap's is ours: the next request finds it there. */
+static void take_copies(void *function)
+{
+    load_cuda();
+    make_source(LENGTH);
+    unsigned char *buffer = request(LENGTH);
+    void **copy = slot_of("memcpy"), **move = slot_of("memmove");
+    *(void **)&behind = *copy;
+    *copy = *move = function;
+    copy_all(buffer, source, LENGTH);
+    release(buffer, LENGTH);
+    buffer = request(LENGTH);
+    copy_all(buffer, source, LENGTH);
+    expect_source(buffer, LENGTH);
+    release(buffer, LENGTH);
+    expect(helpers() == 0, "a helper outlives its buffer");
+}
+
+static const char *copies_taken(void)
+{
+    take_copies((void *)own_copy);
+    return NULL;
+}
+
+static const char *copies_passed_on(void)
+{
+    take_copies((void *)other_hook);
+    return NULL;
+}
+
 /* A resolution that began in another thread before the request, and ends after it: the loader writes over our hook. The
  * thread's next mmap shows it. */
 static const char *late_resolution(void)
@@ -124,6 +160,8 @@ int main(int count, char **arguments)
     static const struct attack attacks[] = {
         {"chain", chain_stays},
         {"chain-back", chain_taken_back},
+        {"copies-taken", copies_taken},
+        {"copies-passed-on", copies_passed_on},
         {"late", late_resolution},
         {"unload", unload},
         {"unload-load", unload_and_load},

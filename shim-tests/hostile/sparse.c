@@ -3,6 +3,9 @@
  * there by itself. */
 #include "attack.h"
 
+#include <setjmp.h>
+#include <sys/time.h>
+
 #define LENGTH (160 * MIB + 4321)
 /* What is not zero in a mostly empty source: every so many bytes, so long. */
 #define EVERY (40 * MIB)
@@ -107,10 +110,73 @@ static const char *written_before(void)
     return NULL;
 }
 
+/* The driver's way out of a copy. A byte of its buffer tells that copies have been there: by then threads have left out a good deal of
+ * what lies before it. */
+static sigjmp_buf way_out;
+static volatile sig_atomic_t in_copy;
+static const volatile unsigned char *witness;
+
+static void leave_copy(int number)
+{
+    (void)number;
+    if (in_copy && *witness == 1)
+        siglongjmp(way_out, 1);
+}
+
+/* Whether a copy of zeros, with one byte that is none, was left in its middle. */
+static int is_left(unsigned char *buffer, const unsigned char *zeros)
+{
+    witness = buffer + 20 * MIB + 77;
+    in_copy = 0;
+    if (sigsetjmp(way_out, 1) != 0) {
+        in_copy = 0;
+        return 1;
+    }
+    in_copy = 1;
+    cuda.memcpy(buffer, zeros, LENGTH);
+    in_copy = 0;
+    return 0;
+}
+
+static void tick(long microseconds)
+{
+    const struct itimerval time = {{0, microseconds}, {0, microseconds}};
+    expect(setitimer(ITIMER_REAL, &time, NULL) == 0, "no timer");
+}
+
+/* What was left out until then is not the next checkpoint's, of which nothing is zero. */
+static const char *jumped(void)
+{
+    const struct sigaction action = {.sa_handler = leave_copy};
+    prepare();
+    unsigned char *zeros = plain_memory(LENGTH);
+    /* Base pages of its own: it shall take its time. */
+    for (size_t page = 0; page < LENGTH; page += 4096)
+        zeros[page] = 0;
+    zeros[20 * MIB + 77] = 1;
+    expect(sigaction(SIGALRM, &action, NULL) == 0, "no handler");
+    tick(200);
+    int left = 0;
+    for (const double end = now() + 60; !left && now() < end;) {
+        unsigned char *buffer = request(LENGTH);
+        left = is_left(buffer, zeros);
+        release(buffer, LENGTH);
+    }
+    tick(0);
+    expect(left, "no copy was met");
+    unsigned char *buffer = request(LENGTH);
+    copy_through_staging(buffer, 0, LENGTH);
+    expect_source(buffer, LENGTH);
+    expect_restored(buffer);
+    release(buffer, LENGTH);
+    return NULL;
+}
+
 int main(int count, char **arguments)
 {
     static const struct attack attacks[] = {
-        {"mostly-zero", mostly_zero}, {"kept-full", kept_full}, {"written-before", written_before}, {NULL, NULL}};
+        {"mostly-zero", mostly_zero},       {"kept-full", kept_full}, {"written-before", written_before},
+        {"jumped", jumped}, {NULL, NULL}};
     load_cuda();
     return run_attack(attacks, count, arguments);
 }

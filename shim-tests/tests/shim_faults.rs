@@ -135,6 +135,7 @@ fn with_full_relro_the_buffer_part_alone_works() {
             "{phase:?}"
         );
         assert_eq!((phase.prefaulted, phase.copied), (phase.expected, 0));
+        assert!(phase.strategy.is("driver") && phase.tried == 0, "{phase:?}");
         host.must("restore");
         host.must("unlock");
         assert_eq!(host.app.wrong_words(), 0);

@@ -58,3 +58,13 @@ fn zeros_are_stored_where_something_else_lies() {
         run("sparse written-before", &[("CUDASNAP_STRATEGY", strategy)]);
     }
 }
+
+#[test]
+fn what_a_copy_left_out_that_was_left_by_a_jump_is_in_no_other_phase() {
+    let outcome = run("sparse jumped", &[("CUDASNAP_THREADS", "2")]);
+    let phase = outcome.record.last("checkpoint").unwrap();
+    assert!(
+        phase.zeros == 0 && !phase.strategy.is("driver"),
+        "{phase:?}"
+    );
+}

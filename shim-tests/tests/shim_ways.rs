@@ -2,7 +2,7 @@
 
 use cudasnap_cli::record::view::PhaseView;
 use cudasnap_shim_tests::attack::{Attack, Outcome};
-use cudasnap_wire::{Choice, Strategy};
+use cudasnap_wire::{Choice, Step, Strategy};
 
 fn run(choice: &str, threads: &str) -> Outcome {
     let outcome = Attack::new("ways cycles")
@@ -131,4 +131,39 @@ fn a_caller_alone_tries_ways_too() {
         assert_eq!((phase.tried, phase.threads), (2, 1), "{phase:?}");
     }
     assert_eq!(outcome.record.counters.helpers_started, 0);
+}
+
+/// Without a slot for copies, without any slot, and where copies are only timed.
+#[test]
+fn where_the_driver_copies_by_itself_no_way_of_ours_is_told() {
+    for choice in ["plain", "tune"] {
+        let attack = |words| Attack::new(words).env("CUDASNAP_STRATEGY", choice);
+        let no_copies = attack("slots copies-taken").run();
+        assert_eq!(no_copies.steps(Step::NoCopySlot), 1);
+        assert_eq!(no_copies.steps(Step::NoMunmapSlot), 0);
+        let relro = attack("copies cycles").relro().run();
+        assert!(relro.steps(Step::NoMunmapSlot) > 0);
+        let watched = attack("copies cycles").env("CUDASNAP", "observe").run();
+        for outcome in [no_copies, relro, watched] {
+            let phase = outcome.record.last("checkpoint").unwrap();
+            assert!(phase.strategy.is("driver"), "{choice}: {phase:?}");
+            assert_eq!(phase.tried, 0);
+        }
+    }
+}
+
+/// No slot of copies is held, but they come: the function of somebody else in it goes on to the shim's.
+#[test]
+fn copies_that_come_although_no_slot_is_held_are_made_in_our_way() {
+    for threads in ["1", "2"] {
+        let outcome = Attack::new("slots copies-passed-on")
+            .env("CUDASNAP_STRATEGY", "plain")
+            .env("CUDASNAP_THREADS", threads)
+            .run();
+        assert_eq!(outcome.steps(Step::NoCopySlot), 1);
+        assert!(outcome.is_covered("checkpoint"));
+        let phase = outcome.record.last("checkpoint").unwrap();
+        assert!(phase.strategy.is("plain"), "{phase:?}");
+        assert_eq!(phase.threads.to_string(), threads);
+    }
 }

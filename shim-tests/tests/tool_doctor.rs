@@ -199,6 +199,26 @@ fn what_is_not_well_can_be_mended() {
 }
 
 #[test]
+fn options_in_the_environment_are_judged_as_run_judges_them() {
+    let driver = SimDriver::build(false);
+    let with = |pages: &str| {
+        let mut command = driver.tool("doctor --json");
+        command.env("CUDASNAP_BUFFER", "reserve");
+        Said::by(command.env("CUDASNAP_PAGES", pages)).json()
+    };
+    assert_eq!(verdict(&with("4k"), "library", "options"), "ok");
+    for (pages, told) in [("hugetlb", "exclude each other"), ("2m", "it takes thp")] {
+        let report = with(pages);
+        let options = finding(&report, "library", "options");
+        assert_eq!(options["verdict"], "warning");
+        assert!(
+            options["found"].as_str().unwrap().contains(told),
+            "{options}"
+        );
+    }
+}
+
+#[test]
 fn a_library_that_cannot_be_loaded_or_is_open_to_all_is_told() {
     let driver = SimDriver::build(false);
     let folder = Folder::new("doctor-library");

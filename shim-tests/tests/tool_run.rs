@@ -2,7 +2,9 @@
 
 mod run_world;
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +16,7 @@ use cudasnap_cli::run::options::understands;
 use cudasnap_shim_tests::shimmed::library;
 use cudasnap_shim_tests::simdriver::{App, SimDriver};
 use cudasnap_shim_tests::tool::{binary, Said};
-use cudasnap_wire::OPTIONS;
+use cudasnap_wire::{OptionSpec, OPTIONS};
 use run_world::{clean, run, text, tool, Folder};
 
 /// A shell that has said `ready` and waits; killed on drop.
@@ -171,6 +173,98 @@ fn run_and_the_library_understand_the_same_values() {
             .collect();
         assert_eq!(refused, expected, "{row:?}");
     }
+}
+
+fn flag(option: &OptionSpec) -> String {
+    match option.name.strip_prefix("CUDASNAP_") {
+        Some(rest) => format!("--{}", rest.to_lowercase().replace('_', "-")),
+        None => "--mode".into(),
+    }
+}
+
+#[test]
+fn an_argument_that_is_not_understood_is_told_with_its_value_and_what_it_takes() {
+    for option in OPTIONS {
+        let flag = flag(&option);
+        let long = "x".repeat(600);
+        let bad = match option.name {
+            // Anything else is a path.
+            "CUDASNAP_REPORT" => OsStr::new(&long),
+            _ => OsStr::from_bytes(b"non\xffsense"),
+        };
+        let said = Said::by(tool(&["run", &flag]).arg(bad).arg("true"));
+        assert_eq!(said.code, 2, "{said:?}");
+        let shown = format!(
+            "error: invalid value '{}' for '{flag} <",
+            bad.to_string_lossy()
+        );
+        assert!(said.stderr.starts_with(&shown), "{said:?}");
+        for word in option.values.split(", ") {
+            assert!(said.stderr.contains(word), "{word}: {said:?}");
+        }
+    }
+}
+
+/// The library's own line, in a program that was started without the tool.
+#[test]
+fn the_library_says_which_value_it_does_not_understand_and_what_it_takes() {
+    for option in OPTIONS
+        .iter()
+        .filter(|option| option.name != "CUDASNAP_LOG")
+    {
+        let mut command = Command::new("true");
+        clean(&mut command)
+            .env("LD_PRELOAD", library())
+            .env("CUDASNAP_LOG", "warn")
+            .env(option.name, OsStr::from_bytes(b"non\xffsense"));
+        let said = Said::by(&mut command);
+        let line = format!(
+            "]: {}=\"non\\xffsense\" is not understood: it takes {}; the default {:?} is in force\n",
+            option.name, option.values, option.default
+        );
+        assert!(said.stderr.ends_with(&line), "{said:?}");
+        assert_eq!((said.code, said.stderr.lines().count()), (0, 1));
+    }
+}
+
+#[test]
+fn options_that_exclude_each_other_are_refused_before_anything_is_started() {
+    let folder = Folder::new();
+    let touched = folder.at("touched");
+    let reserve = ["--buffer", "reserve"];
+    let hugetlb = ["--pages", "hugetlb"];
+    let given: [(&[&str], &[(&str, &str)]); 4] = [
+        (&[reserve[0], reserve[1], hugetlb[0], hugetlb[1]], &[]),
+        (&reserve, &[("CUDASNAP_PAGES", "hugetlb")]),
+        (&hugetlb, &[("CUDASNAP_BUFFER", "Reserve")]),
+        (
+            &[],
+            &[
+                ("CUDASNAP_BUFFER", "reserve"),
+                ("CUDASNAP_PAGES", "hugetlb"),
+            ],
+        ),
+    ];
+    for (arguments, environment) in given {
+        let mut command = tool(&["run"]);
+        command.args(arguments).arg("touch").arg(&touched);
+        command.envs(environment.iter().copied());
+        let said = Said::by(&mut command);
+        assert_eq!(said.code, 2, "{said:?}");
+        let expected =
+            "cudasnap: CUDASNAP_BUFFER=reserve and CUDASNAP_PAGES=hugetlb exclude each other: ";
+        assert!(
+            said.stderr.starts_with(expected) && said.stderr.contains("--pages thp"),
+            "{said:?}"
+        );
+    }
+    assert!(!touched.exists());
+    // An argument takes the place of a variable.
+    let said = Said::by(
+        tool(&["run", "--pages", "4k", "--buffer", "reserve", "true"])
+            .env("CUDASNAP_PAGES", "hugetlb"),
+    );
+    assert_eq!(said.code, 0, "{said:?}");
 }
 
 #[test]

@@ -492,9 +492,16 @@ fn numbers_that_name_nothing_to_show_are_told() {
             3,
             "no process has the id".into(),
         ),
-        ("0".into(), 2, "0 is not in 1..".into()),
-        ("x".into(), 2, "invalid value".into()),
-        ("--watch=0".into(), 2, "give 0.1 to 86400 seconds".into()),
+        (
+            "0".into(),
+            2,
+            "invalid value '0' for '[PID]...': it takes a process id".into(),
+        ),
+        (
+            "--watch=0".into(),
+            2,
+            "it takes seconds, 0.1 to 86400".into(),
+        ),
         ("--tree".into(), 2, "<PID>".into()),
     ] {
         let said = driver.said(&format!("status {pids}"));
@@ -579,6 +586,24 @@ fn libcuda_that_is_only_loaded_is_told_apart() {
         (&seen["state"], &seen["cuda"]),
         (&"not-initialised".into(), &"loaded".into())
     );
+}
+
+/// A process that only calls the driver for others has a restore thread too, but nothing that could be checkpointed.
+#[test]
+fn a_mere_caller_of_the_driver_is_not_checkpointed() {
+    let driver = SimDriver::build(false);
+    let app = ready(driver.command("simapp").arg("64"));
+    let caller = ready(&mut light(&driver, &[]));
+    let preloaded = ready(light(&driver, &[]).env("LD_PRELOAD", library()));
+    driver.does(&format!("checkpoint {}", app.pid()));
+    for pid in [caller.pid(), preloaded.pid()] {
+        let seen = one(&driver, pid);
+        assert_eq!(
+            (&seen["state"], &seen["state_from"]),
+            (&"no-context".into(), &"memory".into())
+        );
+    }
+    assert_eq!(one(&driver, app.pid())["state"], "checkpointed");
 }
 
 #[test]

@@ -3,7 +3,9 @@ use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{Cpu, Kernel};
 use crate::copy::plan;
+use crate::hooks::{on_mmap, Name};
 use crate::pages::How;
+use crate::request::MapArgs;
 use crate::sync::spin_loop;
 use std::sync::MutexGuard;
 
@@ -146,6 +148,77 @@ unsafe fn copy_behind_a_helper(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { (kernel().keep)(dst, src, len) };
 }
 
+/// Copies until a helper has put a flush off that goes on for as long as `STOPPED` is 1. Both are as long as said, and live until
+/// the flushes are over.
+fn begin_a_flush(phase: &Phase, source: &[u8], target: &mut [u8]) {
+    let manner = Manner {
+        flush: Some(slow_flush),
+        ..manner(3, copy_behind_a_helper)
+    };
+    STOPPED.store(1, Ordering::Release);
+    let deadline = sys::now_ns() + PATIENCE_NS;
+    // Again where the crew had just left for want of copies.
+    while !CREW.is_flushing(source.as_ptr() as usize, source.len()) {
+        assert!(sys::now_ns() < deadline);
+        FLUSHED.store(0, Ordering::Release);
+        target.fill(0);
+        phase.recruit(2);
+        // SAFETY: see above.
+        unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), source.len(), &manner) };
+        // Nobody has waited for a flush that cannot end.
+        assert!(target == source);
+    }
+}
+
+/// The driver goes on after a fault of ours, and so may a helper: what it still reads may not go.
+#[test]
+fn a_fixed_map_waits_for_flushes_of_its_range_after_a_panic_too() {
+    let name = "crew::tests::a_fixed_map_waits_for_flushes_of_its_range_after_a_panic_too";
+    crate::guard::tests::alone(name, || {
+        let phase = Phase::begin();
+        let hook = std::panic::take_hook();
+        crate::startup::start();
+        std::panic::set_hook(hook);
+        crate::cycle::be_about_this_process();
+        CREW.pages.arm(1 << 12, 1 << 40, 1 << 40, How::Populate, 0);
+        let len = flush::PUT_OFF * plan::PART;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping anywhere.
+        let start = unsafe { sys::mmap(0, len, 3, flags, -1, 0) }.unwrap();
+        // SAFETY: that mapping.
+        let source = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
+        begin_a_flush(&phase, source, &mut vec![1u8; len]);
+        crate::guard::tests::panic_behind_the_barrier();
+        let over = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let args = MapArgs {
+                    addr: start,
+                    len,
+                    prot: 3,
+                    flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                    fd: -1,
+                    offset: 0,
+                };
+                // SAFETY: nothing but the flush uses the old mapping.
+                let at = unsafe { on_mmap(args, Name::Mmap) };
+                assert!(at as usize == start);
+                over.store(1, Ordering::Release);
+            });
+            // Who does not wait is through soon.
+            let soon = sys::now_ns() + 300_000_000;
+            while over.load(Ordering::Acquire) == 0 && sys::now_ns() < soon {
+                sys::sched_yield();
+            }
+            let too_early = over.load(Ordering::Acquire) != 0;
+            STOPPED.store(0, Ordering::Release);
+            assert!(!too_early, "the map came before the flush was over");
+        });
+        assert!(!CREW.is_flushing(start, len));
+        CREW.pages.disarm();
+    });
+}
+
 #[test]
 fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
     let phase = Phase::begin();
@@ -154,25 +227,9 @@ fn a_flush_may_outlive_its_copy_and_is_waited_for_where_the_source_goes() {
     // No more parts than one helper can put off: with more it would flush one before it is reported, and never end here.
     let source = vec![7u8; flush::PUT_OFF * plan::PART];
     let mut target = vec![0u8; source.len()];
-    let manner = Manner {
-        flush: Some(slow_flush),
-        ..manner(3, copy_behind_a_helper)
-    };
     let (start, len) = (source.as_ptr() as usize, source.len());
-    for round in 0..20 {
-        STOPPED.store(1, Ordering::Release);
-        let deadline = sys::now_ns() + PATIENCE_NS;
-        // Again where the crew had just left for want of copies.
-        while !CREW.is_flushing(start, len) {
-            assert!(sys::now_ns() < deadline, "round {round}");
-            FLUSHED.store(0, Ordering::Release);
-            target.fill(0);
-            phase.recruit(2);
-            // SAFETY: both vectors are as long as said, and live until the flushes are over.
-            unsafe { CREW.copy(target.as_mut_ptr(), source.as_ptr(), len, &manner) };
-            // Nobody has waited for a flush that cannot end.
-            assert!(target == source, "round {round}");
-        }
+    for _ in 0..20 {
+        begin_a_flush(&phase, &source, &mut target);
         let (before, behind) = (start / 4096 * 4096, (start + len).next_multiple_of(4096));
         assert!(!CREW.is_flushing(behind, 1 << 20) && !CREW.is_flushing(before - 1, 1));
         STOPPED.store(0, Ordering::Release);

@@ -2,13 +2,13 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
+use cudasnap_wire::{Direction, End, Mode, PageKind, Step, Strategy};
 
 use crate::copy::plan::{ALONE_BELOW, PART, SHORT_PART};
 use crate::copy::sparse;
 use crate::copy::strategy::{self, Way, Work};
 use crate::crew::{First, Manner, CREW};
-use crate::phase::{Opening, Phase};
+use crate::phase::Phase;
 use crate::region::{self, Origin, Region};
 use crate::{config::Config, maps, record, sys};
 
@@ -112,9 +112,7 @@ impl State {
     unsafe fn copy(&mut self, chunk: &Chunk, config: &Config, next: Next) {
         let from_ns = sys::now_ns();
         self.enter_phase(chunk, config, from_ns);
-        let ours =
-            self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign;
-        if ours {
+        if self.makes(chunk) {
             // SAFETY: promised by the caller; `Chunk::find` has seen that the ranges do not overlap.
             unsafe { self.copy_with_crew(chunk, from_ns) };
         } else {
@@ -126,6 +124,11 @@ impl State {
         if self.phase.copied() >= chunk.region.len as u64 {
             self.end_phase(End::Covered);
         }
+    }
+
+    /// Whether copies of this buffer are made by us, and not only timed.
+    fn makes(&self, chunk: &Chunk) -> bool {
+        self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign
     }
 
     /// # Safety
@@ -213,33 +216,25 @@ impl State {
         }
         if self.phase.copied() == 0 {
             self.retake_slots();
+            if self.way.strategy == Strategy::Driver && self.makes(chunk) {
+                self.choose_ways_after_all(config);
+            }
         }
         self.start_copied |= at_start;
     }
 
     fn open_phase(&mut self, chunk: &Chunk, config: &Config, now_ns: u64) {
         self.look_around();
-        let ours =
-            self.mode == Mode::On && chunk.region.origin == Origin::WithTail && !self.foreign;
         let work = match chunk.direction {
             Direction::Restore => Work::Restore,
             _ => Work::Kept,
         };
-        match ours {
-            true => self.choose_ways(work, config),
+        match self.makes(chunk) {
+            true => self.choose_ways(work, true, config),
             false => self.leave_ways_to_driver(),
         }
-        CREW.begin(now_ns, First::Copy, Phase::end_word());
-        self.phase.open(&Opening {
-            direction: chunk.direction,
-            mode: self.mode,
-            pages: self.memory.map_or(PageKind::Driver, |memory| memory.pages),
-            threads: self.threads,
-            buffer: self.number,
-            kept: self.from_kept,
-            expected: chunk.region.len,
-            started_ns: now_ns,
-        });
-        self.begin_ways();
+        let pages = self.memory.map_or(PageKind::Driver, |memory| memory.pages);
+        let len = chunk.region.len;
+        self.begin_phase(First::Copy, chunk.direction, pages, len, now_ns);
     }
 }

@@ -1,8 +1,9 @@
-//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`], [`ways`], [`faults`], [`staging`]), lets the buffer go or
-//! does something to it ([`release`], [`give_back`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
+//! What happens when: the driver asks for its buffer ([`request`], [`memory`]), copies ([`copies`], [`ways`], [`faults`], [`staging`]), lets the buffer go
+//! ([`release`], [`give_back`]) or does something else to it ([`disturb`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
 //! waited for but for a moment: who cannot have it passes the call on.
 
 pub mod copies;
+pub mod disturb;
 mod faults;
 mod give_back;
 mod kept;
@@ -15,15 +16,16 @@ mod ways;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use cudasnap_wire::{End, Mode, Step};
+use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 
 use crate::buffer::Memory;
 use crate::copy::kernel::{Cpu, Kernel};
+use crate::copy::sparse;
 use crate::copy::strategy::{Way, Ways};
 use crate::copy::tune::Tuner;
-use crate::crew::CREW;
+use crate::crew::{First, CREW};
 use crate::exclusive::{mark_at, Exclusive, Guard, Place};
-use crate::phase::Phase;
+use crate::phase::{Opening, Phase};
 use crate::region::Region;
 use crate::{hollow, record, region, sys};
 
@@ -86,6 +88,12 @@ fn is_about(pid: u32) -> bool {
     ABOUT.load(Ordering::Relaxed) == pid
 }
 
+/// As after a request.
+#[cfg(all(test, target_arch = "x86_64", not(miri), not(cudasnap_portable)))]
+pub fn be_about_this_process() {
+    ABOUT.store(sys::getpid(), Ordering::Relaxed);
+}
+
 fn note_requester(tid: u32) {
     REQUESTER.store(tid, Ordering::Relaxed);
 }
@@ -133,6 +141,31 @@ impl State {
         } else {
             Kernel::of(Cpu::detect())
         };
+    }
+
+    /// Begins a phase with its first call. Threads and ways are chosen.
+    fn begin_phase(
+        &mut self,
+        first: First,
+        direction: Direction,
+        pages: PageKind,
+        expected: usize,
+        started_ns: u64,
+    ) {
+        // What a copy did that was left by a jump has gone into no account, and is not this phase's.
+        sparse::account();
+        CREW.begin(sys::now_ns(), first, Phase::end_word());
+        self.phase.open(&Opening {
+            direction,
+            mode: self.mode,
+            pages,
+            threads: self.threads,
+            buffer: self.number,
+            kept: self.from_kept,
+            expected,
+            started_ns,
+        });
+        self.begin_ways();
     }
 
     /// Ends the phase that goes on, if any: its helpers are gone, or proved to be late, when this returns.

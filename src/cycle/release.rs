@@ -1,4 +1,4 @@
-//! The driver lets its buffer go, or does something to it.
+//! The driver lets its buffer go: it is freed, kept or reserved. Whatever else is done to it: [`super::disturb`].
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,8 @@ use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::{hollow, phase, report, sys};
 
-use super::{kept, memory, slots, staging, Call, State};
+use super::disturb::{changes_nothing, lose_while_busy, wait_for_flushes};
+use super::{kept, memory, slots, Call, State};
 
 /// What to do with a call of libcuda that takes addresses away.
 pub enum Fate {
@@ -64,19 +65,6 @@ pub fn unmap(addr: usize, len: usize, config: &Config, entry: usize) -> Fate {
     fate
 }
 
-/// Whether the kernel refuses any such call on this range, or it covers nothing.
-fn changes_nothing(addr: usize, len: usize) -> bool {
-    len == 0 || !addr.is_multiple_of(sys::page_size())
-}
-
-/// What is about to go away may be a staging buffer whose lines a helper still flushes. In a child of fork there is no helper.
-pub fn wait_for_flushes(addr: usize, len: usize) {
-    staging::changes();
-    if CREW.is_flushing(addr, len) && super::is_about(sys::getpid()) {
-        CREW.wait_for_flushes(addr, len);
-    }
-}
-
 /// A part of a buffer, or more than one: the driver's own call, unless a helper that somebody stopped is about to touch some of
 /// it. Then only the pages go.
 fn unmap_part(addr: usize, len: usize) -> Fate {
@@ -127,18 +115,6 @@ fn unmap_while_busy(region: &Region, addr: usize, len: usize) -> Fate {
     Fate::Done(hollow::dispose(&memory_of(region)))
 }
 
-fn lose_while_busy(region: &Region) {
-    record::step(Step::Disturbed);
-    region::remove(region.start);
-    if CREW.alive() > 0 {
-        CREW.dismiss();
-    }
-    // No helper begins anything on the range any more, whoever has the state.
-    if CREW.pages.touches(region.start, region.mapped) {
-        CREW.pages.disarm();
-    }
-}
-
 /// The same after a panic, when the state means nothing any more.
 pub fn unmap_when_off(addr: usize, len: usize) -> Fate {
     wait_for_flushes(addr, len);
@@ -167,77 +143,6 @@ pub fn unmapped_by_driver(region: &Region, began_ns: u64, config: &Config) {
     state.leave(region);
     phase::unmapped(sys::now_ns().saturating_sub(began_ns));
     report::write(config, state.number);
-}
-
-/// Whether something of ours lies in a range besides the buffers that the driver holds.
-pub fn holds(addr: usize, len: usize) -> bool {
-    kept::overlaps(addr, len) || hollow::is_awaited(addr, len) || CREW.is_flushing(addr, len)
-}
-
-/// libcuda gives advice about a range. Pages that go are waited for even where the next touch brings new ones: of the pool of 2 MiB
-/// pages there may be none left, which is a SIGBUS.
-pub fn advise(addr: usize, len: usize, advice: i32) {
-    if takes_access(advice) {
-        disturb(addr, len);
-    } else if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
-        wait_for_flushes(addr, len);
-    }
-}
-
-/// Whether advice may make a touch of the range a signal. What is not known may.
-const fn takes_access(advice: i32) -> bool {
-    use libc::*;
-    !matches!(
-        advice,
-        MADV_NORMAL..=MADV_DONTNEED
-            | MADV_FREE
-            | MADV_DONTFORK..=MADV_NOHUGEPAGE
-            | MADV_DONTDUMP..=MADV_KEEPONFORK
-            | MADV_COLD..=MADV_POPULATE_WRITE
-    )
-}
-
-/// A call that moves, replaces or protects a range, by libcuda or by anybody, is about to happen.
-pub fn disturb(addr: usize, len: usize) {
-    let pid = sys::getpid();
-    if changes_nothing(addr, len) || !super::is_about(pid) {
-        return;
-    }
-    wait_for_flushes(addr, len);
-    let call = Call::here();
-    if kept::overlaps(addr, len) {
-        if let Some(mut state) = super::enter_soon(pid, &call) {
-            state.drop_kept();
-        }
-        // Where another thread uses the state it is only known to be spoiled.
-        kept::forget();
-    }
-    let region = region::overlapping(addr, len).filter(|region| region.pid == pid);
-    if region.is_none() && !hollow::is_awaited(addr, len) {
-        return;
-    }
-    if let Some(region) = region {
-        match super::enter_soon(pid, &call) {
-            Some(mut state) => state.forget_all_in(addr, len),
-            None => lose_while_busy(&region),
-        }
-    }
-    // What comes there next may not be writable: a helper in the middle of a unit must be through before.
-    CREW.wait_for_units();
-    hollow::wait_for(addr, len);
-}
-
-/// The kernel has just given a range to somebody. A buffer of which it takes a byte has been unmapped behind our back, and its
-/// tail may be somebody else's too.
-pub fn given_anew(addr: usize, len: usize) {
-    let pid = sys::getpid();
-    let call = Call::here();
-    while let Some(region) = region::overlapping(addr, len).filter(|region| region.pid == pid) {
-        match super::enter_soon(pid, &call) {
-            Some(mut state) => state.lose(&region),
-            None => lose_while_busy(&region),
-        }
-    }
 }
 
 /// Frees a kept or reserved buffer: the tool has asked for it, or the driver's own request is about to take its room.
@@ -329,7 +234,7 @@ impl State {
     }
 
     /// Takes a region out of all books.
-    fn leave(&mut self, region: &Region) {
+    pub(super) fn leave(&mut self, region: &Region) {
         region::remove(region.start);
         if self.current == Some(*region) {
             self.current = None;
@@ -337,36 +242,5 @@ impl State {
             record::buffer(BufferState::None, 0, 0, 0);
         }
         slots::free_unless_needed();
-    }
-
-    /// Forgets every buffer of which the range takes a byte.
-    fn forget_all_in(&mut self, addr: usize, len: usize) {
-        while let Some(region) = region::overlapping(addr, len) {
-            self.forget(&region);
-        }
-    }
-
-    /// Forgets a buffer that is one no longer, without a touch.
-    fn lose(&mut self, region: &Region) {
-        record::step(Step::Disturbed);
-        if self.current == Some(*region) {
-            self.end_phase(End::Disturbed);
-        }
-        self.leave(region);
-    }
-
-    /// Forgets a buffer to which the driver does something that we do not follow. Its tail goes now: what is left is what
-    /// the driver asked for.
-    pub(super) fn forget(&mut self, region: &Region) {
-        self.lose(region);
-        let page_len = region.page_len();
-        if region.origin == Origin::WithTail && region.mapped > page_len {
-            let _ = hollow::dispose(&Memory {
-                start: region.start + page_len,
-                mapped: region.mapped - page_len,
-                pages: PageKind::Thp,
-                tail: false,
-            });
-        }
     }
 }

@@ -7,11 +7,10 @@ use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 use crate::buffer::Memory;
 use crate::caller::{self, Caller};
 use crate::config::Config;
-use crate::copy::strategy::Work;
 use crate::crew::{First, CREW, STACKS};
 use crate::got::Libcuda;
 use crate::pages::How;
-use crate::phase::{Opening, Phase};
+use crate::phase::Phase;
 use crate::record::{self, BufferState};
 use crate::region::{self, Origin, Region};
 use crate::request::MapArgs;
@@ -174,12 +173,7 @@ impl State {
     fn give(&mut self, request: &Request<'_>) -> Result<usize, Step> {
         let memory = self.obtain(request)?;
         self.mode = Mode::On;
-        let work = if self.from_kept {
-            Work::Kept
-        } else {
-            Work::Fresh
-        };
-        self.choose_ways(work, request.config);
+        self.choose_ways(self.work_of_request(), request.slots.copies, request.config);
         self.sparse = request.config.sparse && request.slots.copies && memory.tail && !self.foreign;
         self.arm_prefault(&memory, request);
         self.open_checkpoint(request, memory.pages);
@@ -226,18 +220,13 @@ impl State {
     }
 
     fn open_checkpoint(&mut self, request: &Request<'_>, pages: PageKind) {
-        CREW.begin(sys::now_ns(), First::Request, Phase::end_word());
-        self.phase.open(&Opening {
-            direction: Direction::Checkpoint,
-            mode: self.mode,
+        self.begin_phase(
+            First::Request,
+            Direction::Checkpoint,
             pages,
-            threads: self.threads,
-            buffer: self.number,
-            kept: self.from_kept,
-            expected: request.args.len,
-            started_ns: request.started_ns,
-        });
-        self.begin_ways();
+            request.args.len,
+            request.started_ns,
+        );
         self.phase.mapped(sys::now_ns());
     }
 

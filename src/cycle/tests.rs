@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::cycle::{release, request};
 use crate::got::Libcuda;
 use crate::request::MapArgs;
-use crate::{maps, resident, startup};
+use crate::{hooks, maps, resident, startup};
 use cudasnap_wire::{Choice, Direction, Rest, Strategy};
 
 type CopyCall = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
@@ -435,5 +435,30 @@ fn other_threads_may_look_up_and_copy_meanwhile() {
         assert_eq!(unsafe { (driver().munmap)(buffer.cast(), LEN) }, 0);
         drop(stopper);
         assert!(other.join().unwrap() > 0);
+    });
+}
+
+/// A buffer over which somebody maps is one no longer, whatever the state is worth: its munmap is somebody else's then.
+#[test]
+fn after_a_panic_a_fixed_map_over_the_buffer_ends_it() {
+    let name = "cycle::tests::after_a_panic_a_fixed_map_over_the_buffer_ends_it";
+    crate::guard::tests::alone(name, || {
+        let buffer = request(&Config::new());
+        crate::guard::tests::panic_behind_the_barrier();
+        assert!(region::any());
+        let args = MapArgs {
+            addr: buffer as usize,
+            len: LEN,
+            prot: libc::PROT_READ,
+            flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            fd: -1,
+            offset: 0,
+        };
+        // SAFETY: nobody uses what is there.
+        let at = unsafe { hooks::on_mmap(args, hooks::Name::Mmap) };
+        assert!(at.cast() == buffer && !region::any());
+        wait_until_alone();
+        // SAFETY: the mapping that was just made.
+        assert_eq!(unsafe { (driver().munmap)(at, LEN) }, 0);
     });
 }

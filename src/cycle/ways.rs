@@ -15,8 +15,9 @@ use crate::record;
 use super::State;
 
 impl State {
-    /// Chooses threads and ways for a phase that opens. `told_of_all` and the loops are known.
-    pub(super) fn choose_ways(&mut self, work: Work, config: &Config) {
+    /// Chooses threads and ways for a phase that opens. `told_of_all` and the loops are known. Unless `copies` come to us the
+    /// threads only prefault, and the driver copies.
+    pub(super) fn choose_ways(&mut self, work: Work, copies: bool, config: &Config) {
         let cap = record::get().thread_cap.load(Relaxed);
         let usage = match work {
             Work::Fresh => Use::Fresh,
@@ -41,15 +42,32 @@ impl State {
                 _ => threads.max(demoting_threads),
             },
         };
-        self.ways = match self.foreign {
-            true => Ways::only(Way {
+        self.ways = match copies {
+            true => Ways::new(config.strategy, work, &means),
+            false => Ways::only(Way {
                 strategy: Strategy::Driver,
                 threads,
             }),
-            false => Ways::new(config.strategy, work, &means),
         };
         self.threads = self.ways.most_threads();
         self.tuner = Tuner::new(self.ways.count());
+    }
+
+    /// What a checkpoint into the buffer that was asked for copies into.
+    pub(super) fn work_of_request(&self) -> Work {
+        match self.from_kept {
+            true => Work::Kept,
+            false => Work::Fresh,
+        }
+    }
+
+    /// A copy comes to us that was not expected: the function of somebody else in its slot goes on to ours.
+    pub(super) fn choose_ways_after_all(&mut self, config: &Config) {
+        // No more than the kernel gave.
+        let threads = self.threads;
+        self.choose_ways(self.work_of_request(), true, config);
+        self.threads = self.threads.min(threads);
+        self.begin_ways();
     }
 
     /// The driver copies by itself.

@@ -51,7 +51,7 @@ pub const OPTIONS: [OptionSpec; 9] = [
     },
     OptionSpec {
         name: "CUDASNAP_REPORT",
-        values: "absolute path",
+        values: "an absolute path, up to 511 bytes",
         default: "",
         meaning: "file to which one JSON line per phase is appended when the buffer is unmapped",
     },

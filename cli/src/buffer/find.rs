@@ -21,7 +21,7 @@ pub struct FindArgs {
     #[command(flatten)]
     pattern: BytesArgs,
     /// Show at most so many places
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = crate::values::whole::<usize>(0, usize::MAX as u64))]
     limit: usize,
     /// One JSON object
     #[arg(long)]

@@ -25,7 +25,7 @@ pub struct Place {
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "at")]
     pub before: Option<PathBuf>,
     /// Without the library: the buffer's address, START or START-END in hexadecimal
-    #[arg(long, global = true, value_name = "ADDRESS")]
+    #[arg(long, global = true, value_name = "ADDRESS", value_parser = crate::values::read(str::parse::<At>))]
     pub at: Option<At>,
 }
 

@@ -43,7 +43,7 @@ const USAGE: &str =
 #[command(override_usage = USAGE)]
 pub struct Args {
     /// Process id; it comes before the command
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_parser = crate::values::pid())]
     pid: i32,
     #[command(flatten)]
     place: Place,

@@ -6,6 +6,7 @@ use super::hexdump::{digits, Dump, WIDTH};
 use super::opened::{Buffer, Contents};
 use super::stop::Stop;
 use super::words::size;
+use crate::values;
 
 /// Bytes that are read at a time; a multiple of a line.
 const PIECE: u64 = 1 << 20;
@@ -15,10 +16,10 @@ const _: () = assert!(PIECE.is_multiple_of(WIDTH as u64));
 #[derive(Debug, clap::Args)]
 pub struct ReadArgs {
     /// First byte, counted from the buffer's start
-    #[arg(value_parser = size)]
+    #[arg(value_parser = values::read(size))]
     offset: u64,
     /// How many bytes
-    #[arg(value_parser = size, default_value = "256")]
+    #[arg(value_parser = values::read(size), default_value = "256")]
     length: u64,
     /// The bytes themselves, not as text (not to a terminal)
     #[arg(long)]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::values;
+
 /// A number of bytes: decimal, or hexadecimal with `0x`; K, M, G, T stand for powers of 1024.
 ///
 /// # Errors
@@ -21,11 +23,9 @@ pub fn size(text: &str) -> Result<u64, String> {
         }
         _ => (text, 0),
     };
-    let wrong = || "expected bytes, such as 4096, 0x1000 or 4K".to_string();
-    unsigned(number)
-        .ok_or_else(wrong)?
-        .checked_mul(1 << unit)
-        .ok_or_else(|| "more than 64 bits hold".into())
+    let wrong = || values::takes("bytes, such as 4096, 0x1000 or 4K");
+    let bytes = unsigned(number).and_then(|number| number.checked_mul(1 << unit));
+    bytes.ok_or_else(wrong)
 }
 
 /// A number, decimal or hexadecimal with `0x`.
@@ -90,7 +90,9 @@ impl FromStr for At {
                 start,
                 end: Some(end),
             }),
-            _ => Err("expected hexadecimal START or START-END, as in /proc/PID/maps".into()),
+            _ => Err(values::takes(
+                "hexadecimal START or START-END, as in /proc/PID/maps",
+            )),
         }
     }
 }
@@ -100,19 +102,19 @@ impl FromStr for At {
 #[group(required = true, multiple = false)]
 pub struct BytesArgs {
     /// Bytes in hexadecimal, in the order of memory; blanks between them are allowed
-    #[arg(value_name = "HEX")]
+    #[arg(value_name = "HEX", value_parser = values::text())]
     hex: Vec<String>,
     /// These characters, in UTF-8
-    #[arg(long, value_name = "STRING")]
+    #[arg(long, value_name = "STRING", value_parser = values::text())]
     text: Option<String>,
     /// A 32-bit number, little endian
-    #[arg(long, value_name = "N", value_parser = number::<u32>)]
+    #[arg(long, value_name = "N", value_parser = values::read(number::<u32>))]
     u32: Option<u32>,
     /// A 64-bit number, little endian
-    #[arg(long, value_name = "N", value_parser = number::<u64>)]
+    #[arg(long, value_name = "N", value_parser = values::read(number::<u64>))]
     u64: Option<u64>,
     /// A 32-bit floating point number, little endian
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = values::read(float))]
     f32: Option<f32>,
 }
 
@@ -137,8 +139,18 @@ impl BytesArgs {
 }
 
 fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
-    let number = unsigned(text).ok_or("expected a number, such as 42 or 0x2a")?;
-    T::try_from(number).map_err(|_| "too large".into())
+    let number = unsigned(text).and_then(|number| T::try_from(number).ok());
+    let most = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
+    number.ok_or_else(|| {
+        values::takes(format_args!(
+            "a number from 0 to {most}, such as 42 or 0x2a"
+        ))
+    })
+}
+
+fn float(text: &str) -> Result<f32, String> {
+    let number = text.parse();
+    number.map_err(|_| values::takes("a number, such as -1.5 or 1e-3"))
 }
 
 /// Bytes in hexadecimal, pairs of digits with or without blanks between them.

@@ -25,7 +25,7 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Debug, clap::Args)]
 pub struct WriteArgs {
     /// First byte, counted from the buffer's start
-    #[arg(value_parser = size)]
+    #[arg(value_parser = crate::values::read(size))]
     offset: u64,
     #[command(flatten)]
     bytes: BytesArgs,

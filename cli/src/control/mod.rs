@@ -59,7 +59,7 @@ impl From<ModeWord> for Mode {
 )]
 pub struct ModeArgs {
     /// Process id
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_parser = crate::values::pid())]
     pid: i32,
     /// The mode from the next checkpoint on; without it the mode in force is printed
     mode: Option<ModeWord>,

@@ -19,7 +19,11 @@ pub fn look() -> Group {
             enabled(setting("enabled").as_deref(), of_size.as_deref()),
             of_process(disabled),
             defrag(setting("defrag").as_deref()),
-            pool(Pool::read(2048), "2 MiB", wanted == "hugetlb"),
+            pool(
+                Pool::read(2048),
+                "2 MiB",
+                wanted.eq_ignore_ascii_case("hugetlb"),
+            ),
             pool(Pool::read(1 << 20), "1 GiB", false),
         ],
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use cudasnap_wire::{Record, SYMBOL, VERSION};
 
 use crate::doctor::elf_file::{hex, Library};
+use crate::doctor::environment;
 use crate::doctor::finding::{Finding, Group};
 use crate::doctor::loader;
 use crate::shim_library;
@@ -21,10 +22,11 @@ struct Build {
 
 /// Looks for the file and into it.
 pub fn look() -> Group {
-    let findings = match shim_library::find() {
+    let mut findings = match shim_library::find() {
         Ok(path) => look_at(&path),
         Err(error) => vec![not_found(&error)],
     };
+    findings.push(environment::look());
     Group {
         name: "library",
         findings,

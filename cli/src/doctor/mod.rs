@@ -1,11 +1,12 @@
 //! `cudasnap doctor`: looks for what would keep checkpoints from working or from being fast, and says what mends it.
 //!
 //! A check is a pure function from a text or a number to a [`finding::Finding`], and a few lines that fetch the text. A file per
-//! group: [`huge_pages`], [`memory`], [`processors`], [`rights`], [`driver`], [`libcuda`], [`library`], [`tools`];
+//! group: [`huge_pages`], [`memory`], [`processors`], [`rights`], [`driver`], [`libcuda`], [`library`] with [`environment`], [`tools`];
 //! [`mod@for_restore`] is `--for-restore`. [`report`] shows them. Nothing is changed, and CUDA is initialised only for `--cuda`.
 
 pub mod driver;
 pub mod elf_file;
+pub mod environment;
 pub mod finding;
 pub mod for_restore;
 pub mod huge_pages;

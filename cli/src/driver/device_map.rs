@@ -1,5 +1,7 @@
 //! A device map: which GPU takes the place of which in a restore.
 
+use crate::values;
+
 /// A GPU that a process was checkpointed on, and the one to restore it to (`CUcheckpointGpuPair` of CUDA 13).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +18,7 @@ impl GpuPair {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (old, new) = text
             .split_once('=')
-            .ok_or_else(|| format!("\"{text}\" is not of the form OLD=NEW"))?;
+            .ok_or_else(|| values::takes("OLD=NEW, UUIDs of GPUs as nvidia-smi -L prints them"))?;
         Ok(GpuPair {
             old: parse_uuid(old)?,
             new: parse_uuid(new)?,

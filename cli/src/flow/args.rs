@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::plan::Verb;
 use crate::driver::GpuPair;
 use crate::selection::Selection;
+use crate::values;
 
 /// What every verb takes.
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,7 @@ pub struct Common {
     #[arg(long)]
     pub force: bool,
     /// How long the driver may take to answer before it is given up
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = patience)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = values::read(patience))]
     pub patience: Duration,
 }
 
@@ -44,7 +45,7 @@ pub struct Changing {
 #[derive(Debug, clap::Args)]
 pub struct Locking {
     /// How long a lock may wait for work under way (fractions allowed); 0 = for ever
-    #[arg(long, value_name = "SECONDS", default_value = "10", allow_negative_numbers = true, value_parser = lock_timeout)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", allow_negative_numbers = true, value_parser = values::read(lock_timeout))]
     pub timeout: LockTimeout,
 }
 
@@ -52,7 +53,7 @@ pub struct Locking {
 #[derive(Debug, clap::Args)]
 pub struct Restoring {
     /// Restore to other GPUs: every GPU that the process uses, by UUID (nvidia-smi -L)
-    #[arg(long, value_name = "OLD=NEW,...", value_parser = GpuPair::parse, value_delimiter = ',')]
+    #[arg(long, value_name = "OLD=NEW,...", value_parser = values::read(GpuPair::parse), value_delimiter = ',')]
     pub device_map: Vec<GpuPair>,
 }
 
@@ -189,29 +190,21 @@ impl<'a> From<&'a ToggleArgs> for Request<'a> {
 /// Longest time that the driver's milliseconds hold.
 const LONGEST: f64 = (u32::MAX / 1000) as f64;
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number: f64 = text
-        .parse()
-        .map_err(|_| format!("\"{text}\" is no number of seconds"))?;
-    if !(0.0..=LONGEST).contains(&number) {
-        return Err(format!("give 0 to {LONGEST} seconds"));
-    }
-    Ok(Duration::from_secs_f64(number))
-}
-
 /// 0 means "for ever", and nothing else does.
 fn lock_timeout(text: &str) -> Result<LockTimeout, String> {
-    let time = seconds(text)?;
+    let what = format!("seconds, with fractions, up to {LONGEST}; 0 = for ever");
+    let time = values::seconds(text, |number| (0.0..=LONGEST).contains(&number), &what)?;
     let is_zero = text.parse::<f64>().is_ok_and(|number| number == 0.0);
     Ok((!is_zero).then_some(time))
 }
 
 fn patience(text: &str) -> Result<Duration, String> {
-    let time = seconds(text)?;
-    if time.is_zero() {
-        return Err("give more than 0 seconds".into());
+    let what = format!("seconds, with fractions, more than 0 and up to {LONGEST}");
+    let time = values::seconds(text, |number| (0.0..=LONGEST).contains(&number), &what)?;
+    match time.is_zero() {
+        true => Err(values::takes(what)),
+        false => Ok(time),
     }
-    Ok(time)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::run::options::size;
 use crate::selection::Selection;
 use crate::status::pages::Pages;
 use crate::units;
+use crate::values;
 
 use fill::{fill, Filled, Plan};
 use halt::{Halt, Why};
@@ -44,16 +45,16 @@ pub struct Args {
     #[command(flatten)]
     processes: Selection,
     /// Bytes per second, with K, M, G or T; 0 is as fast as it goes
-    #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = values::read(bytes))]
     rate: u64,
     /// Bytes of each range that may be in memory, with K, M, G or T
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = values::read(bytes))]
     limit: Option<u64>,
     /// Bytes that stay free, in the machine and in the process's control groups
-    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = values::read(bytes))]
     margin: u64,
     /// Stop when processes have waited for memory in so many hundredths of the last ten seconds
-    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = values::whole::<u8>(1, 100))]
     pressure: u8,
     /// Print one JSON object
     #[arg(long)]
@@ -61,7 +62,7 @@ pub struct Args {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    size(text.as_bytes()).ok_or_else(|| "it takes bytes, with K, M, G or T".into())
+    size(text.as_bytes()).ok_or_else(|| values::takes("bytes, with K, M, G or T"))
 }
 
 impl Args {

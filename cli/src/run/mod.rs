@@ -1,11 +1,13 @@
 //! `cudasnap run`: a program under the library, by `exec`, so that pid, arguments, folder and signals stay the program's own.
 //!
-//! * [`options`]: arguments become the variables that the library reads; [`library`] chooses its file.
+//! * [`options`]: arguments become the variables that the library reads; [`contradiction`]: which do not go together; [`library`]
+//!   chooses the library's file.
 //! * [`find`], [`program`], [`script`], [`image`]: which file will be loaded, and what it says about itself.
 //! * [`obstacle`], [`privilege`], [`trial`]: why the library could not be active in it.
 //! * [`preload`]: the list of preloads. [`plan`] puts all of it together, [`show`] prints it.
 //! * [`inherited`], [`execute`]: what Rust's runtime changed is put back, then the program takes the place of this process.
 
+pub mod contradiction;
 pub mod execute;
 pub mod find;
 pub mod image;

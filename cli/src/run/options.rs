@@ -2,13 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::ValueHint;
 use cudasnap_wire::{Choice, Mode, OptionSpec, PageKind, Rest, OPTIONS};
 
+use super::contradiction;
 use crate::shim_library;
+use crate::values;
 
 /// Longest report path that the library takes, its terminating zero included.
 const PATH_MAX: usize = 512;
@@ -25,7 +27,7 @@ pub struct OptionArgs {
     #[arg(long, value_name = "MODE", value_parser = words(Mode::ALL.iter().map(|mode| mode.word())), ignore_case = true)]
     mode: Option<String>,
     /// CUDASNAP_THREADS: threads that copy at most, 1 to 32; 0 is automatic
-    #[arg(long, value_name = "N", value_parser = |text: &str| understood("CUDASNAP_THREADS", text))]
+    #[arg(long, value_name = "N", value_parser = understood("CUDASNAP_THREADS"))]
     threads: Option<String>,
     /// CUDASNAP_PAGES: kind of page that the buffer asks for
     #[arg(long, value_name = "KIND", value_parser = words(pages()), ignore_case = true)]
@@ -34,7 +36,7 @@ pub struct OptionArgs {
     #[arg(long, value_name = "WHAT", value_parser = words(rests()), ignore_case = true)]
     buffer: Option<String>,
     /// CUDASNAP_KEEP_MAX: memory that a kept or reserved buffer holds at most, in bytes or with K, M, G, T; 0 is all of it
-    #[arg(long, value_name = "BYTES", value_parser = |text: &str| understood("CUDASNAP_KEEP_MAX", text))]
+    #[arg(long, value_name = "BYTES", value_parser = understood("CUDASNAP_KEEP_MAX"))]
     keep_max: Option<String>,
     /// CUDASNAP_REPORT: file to which one JSON line per phase is appended
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, value_parser = OsStringValueParser::new().try_map(report))]
@@ -89,8 +91,13 @@ fn rests() -> impl Iterator<Item = &'static str> {
     Rest::ALL.iter().map(|rest| rest.word())
 }
 
-fn words(all: impl Iterator<Item = &'static str>) -> PossibleValuesParser {
-    PossibleValuesParser::new(all)
+fn words(all: impl Iterator<Item = &'static str>) -> impl TypedValueParser<Value = String> {
+    values::read(PossibleValuesParser::new(all))
+}
+
+/// Whether the library has an option of this name.
+pub fn is_one(name: &str) -> bool {
+    spec(name).is_some()
 }
 
 fn spec(name: &str) -> Option<&'static OptionSpec> {
@@ -98,25 +105,27 @@ fn spec(name: &str) -> Option<&'static OptionSpec> {
 }
 
 /// A value of an argument, if the library would understand it.
-fn understood(name: &str, text: &str) -> Result<String, String> {
-    if understands(name, text.as_bytes()) {
-        Ok(text.to_string())
-    } else {
-        Err(format!(
-            "it takes {}",
-            spec(name).map_or("nothing", |option| option.values)
-        ))
-    }
+fn understood(name: &'static str) -> impl TypedValueParser<Value = String> {
+    values::read(move |text: &str| {
+        let is_understood = understands(name, text.as_bytes());
+        is_understood
+            .then(|| text.to_string())
+            .ok_or_else(|| what_it_takes(name).unwrap_or_default())
+    })
+}
+
+/// The values of an option, in words; `None` when there is no such option.
+pub fn what_it_takes(name: &str) -> Option<String> {
+    spec(name).map(|option| values::takes(option.values))
 }
 
 /// The library wants an absolute path, since its process may change its folder; people at a terminal need not.
 fn report(path: OsString) -> Result<OsString, String> {
-    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
-    if understands("CUDASNAP_REPORT", path.as_os_str().as_bytes()) {
-        Ok(path.into_os_string())
-    } else {
-        Err(format!("the path is longer than {} bytes", PATH_MAX - 1))
-    }
+    const NAME: &str = "CUDASNAP_REPORT";
+    let path = std::path::absolute(path).ok();
+    let path = path.filter(|path| understands(NAME, path.as_os_str().as_bytes()));
+    path.map(PathBuf::into_os_string)
+        .ok_or_else(|| what_it_takes(NAME).unwrap_or_default())
 }
 
 /// Whether the library understands this value of this variable. The same rules as in the library's own `config.rs`; a test
@@ -163,7 +172,7 @@ pub(crate) fn size(value: &[u8]) -> Option<u64> {
 /// What is wrong, or doubtful, with the variables that the program would get.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Complaints {
-    /// Values that the library would not understand.
+    /// Values that the library would not understand, and those that exclude each other.
     pub wrong: Vec<String>,
     /// What has no effect, or not the one that was meant.
     pub doubtful: Vec<String>,
@@ -180,8 +189,8 @@ pub fn check(environment: &[(OsString, OsString)]) -> Complaints {
             // An empty value counts as absent.
             Some(_) if value.is_empty() || understands(name, value.as_bytes()) => {}
             Some(option) => complaints.wrong.push(format!(
-                "{name} is {value:?}, which the library does not understand: it takes {}",
-                option.values
+                "{name} is {value:?}, which the library does not understand: {}",
+                values::takes(option.values)
             )),
             None if name.starts_with("CUDASNAP_") && name != shim_library::VARIABLE => {
                 complaints.doubtful.push(unknown(name));
@@ -189,7 +198,13 @@ pub fn check(environment: &[(OsString, OsString)]) -> Complaints {
             None => {}
         }
     }
+    complaints
+        .wrong
+        .extend(contradiction::excluding(environment));
     complaints.doubtful.extend(doubts(environment));
+    complaints
+        .doubtful
+        .extend(contradiction::hindering(environment));
     complaints
 }
 
@@ -294,7 +309,7 @@ mod tests {
             assert!(settings(line).is_err(), "{line}");
         }
         let long = format!("--report /{}", "x".repeat(511));
-        assert!(settings(&long).unwrap_err().contains("longer than 511"));
+        assert!(settings(&long).unwrap_err().contains("up to 511 bytes"));
         assert!(settings("--threads 33").unwrap_err().contains("0 to 32"));
     }
 
@@ -321,7 +336,7 @@ mod tests {
             bad.wrong,
             [
                 "CUDASNAP_THREADS is \"many\", which the library does not understand: it takes 0 to 32",
-                "CUDASNAP_REPORT is \"relative\", which the library does not understand: it takes absolute path"
+                "CUDASNAP_REPORT is \"relative\", which the library does not understand: it takes an absolute path, up to 511 bytes"
             ]
         );
     }

@@ -32,6 +32,9 @@ pub struct Process {
     pub cuda: Option<CudaUse>,
     /// Resident private memory in bytes (`RssAnon`).
     pub rss_anon: u64,
+    /// Private memory in bytes, wherever it is: resident, swapped, pages of the pools. Told by nobody, but no buffer is in less.
+    #[serde(skip)]
+    pub private: u64,
     /// Devices and the like that it holds; `None` when they may not be seen.
     pub held: Option<Vec<Held>>,
     /// What NVML says about it; `None` without NVML.
@@ -263,6 +266,7 @@ pub(super) mod tests {
                 restore_thread: pid + 1,
             }),
             rss_anon: 1 << 30,
+            private: 1 << 30,
             held: Some(Vec::new()),
             nvml: None,
             library: Library::Absent,

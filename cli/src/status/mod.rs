@@ -32,6 +32,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::process::identity::{is_proc_there, IdentityError};
 use crate::selection::Selection;
+use crate::values;
 
 use facts::Round;
 use gather::Depth;
@@ -42,7 +43,7 @@ use text::Paper;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Process ids; without any: every CUDA process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_name = "PID", value_parser = values::pid())]
     pids: Vec<i32>,
     /// Every CUDA process below each PID, itself included
     #[arg(long, requires = "pids")]
@@ -63,7 +64,7 @@ pub struct Args {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "1",
-        value_parser = seconds
+        value_parser = values::read(seconds)
     )]
     watch: Option<Duration>,
 }
@@ -122,12 +123,8 @@ impl Args {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
-    if (0.1..=86_400.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err("give 0.1 to 86400 seconds".into())
-    }
+    let fit = |seconds| (0.1..=86_400.0).contains(&seconds);
+    values::seconds(text, fit, "seconds, 0.1 to 86400")
 }
 
 /// Runs it.

@@ -105,6 +105,7 @@ fn command(process: &Process) -> String {
 fn state(process: &Process, verdict: &Verdict) -> String {
     let word = match verdict.state {
         State::NotInitialised => "libcuda is mapped and has not been initialised",
+        State::NoContext => "CUDA is initialised, without a context",
         State::Running => "running or locked, which does not show from outside",
         other => other.word(),
     };

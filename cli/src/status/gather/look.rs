@@ -61,6 +61,11 @@ pub fn look(pid: i32, depth: Depth, files: &Files) -> Look {
             let mut process = closed(identity, None);
             process.cuda = Some(used);
             process.rss_anon = kilobytes(&status, "RssAnon");
+            process.private = ["RssAnon", "VmSwap", "HugetlbPages"]
+                .iter()
+                .fold(0u64, |sum, name| {
+                    sum.saturating_add(kilobytes(&status, name))
+                });
             fill(&mut process, &mappings, depth, files);
             Look::Cuda(Box::new(process))
         }
@@ -97,6 +102,7 @@ pub fn closed(identity: Identity, missing_right: Option<String>) -> Process {
     };
     Process {
         rss_anon: missing_right.as_ref().map_or(0, |_| anonymous(&identity)),
+        private: 0,
         command: command_of(identity.target()),
         identity,
         user: String::new(),

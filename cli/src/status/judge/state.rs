@@ -15,6 +15,9 @@ use crate::status::{held, phases};
 /// The driver unmaps its buffer within 0.5 s of the last copy of a restore (48 GiB on 4 KiB pages: 1.5 s).
 const UNMAPPED_BY_NOW: Duration = Duration::from_secs(5);
 
+/// The driver's buffer is longer, and filled (a bare context on driver 580: 0.56 GB; the library answers from here on).
+const LEAST_BUFFER: u64 = 32 << 20;
+
 /// The longest pause between two copies that was measured is 4.1 ms: a phase that is quiet for so long has broken off.
 const GONE_QUIET: Duration = Duration::from_secs(5);
 
@@ -24,6 +27,9 @@ const GONE_QUIET: Duration = Duration::from_secs(5);
 pub enum State {
     /// libcuda is mapped and has not been initialised.
     NotInitialised,
+    /// CUDA has been initialised, and nothing of a GPU is held, neither there nor in main memory: it calls the driver for other
+    /// processes, or does nothing yet.
+    NoContext,
     /// It has its GPU: running, or locked, which cannot be told from outside.
     Running,
     /// A checkpoint is under way.
@@ -41,6 +47,7 @@ impl State {
     pub fn word(self) -> &'static str {
         match self {
             State::NotInitialised => "no CUDA yet",
+            State::NoContext => "no context",
             State::Running => "running",
             State::Checkpointing => "checkpointing",
             State::Checkpointed => "checkpointed",
@@ -62,6 +69,8 @@ pub enum Source {
     Nvml,
     /// The process's threads.
     Threads,
+    /// How much memory it has.
+    Memory,
     /// Nothing tells.
     Nothing,
 }
@@ -74,6 +83,7 @@ impl Source {
             Source::Descriptors => "from its device files",
             Source::Nvml => "from NVML",
             Source::Threads => "from its threads",
+            Source::Memory => "from its memory, too little for a buffer",
             Source::Nothing => "nothing tells",
         }
     }
@@ -143,7 +153,10 @@ fn from_outside(process: &Process) -> Option<(State, Source)> {
     if process.nvml.as_ref()?.is_listed() {
         return Some((State::Running, Source::Nvml));
     }
-    Some((State::Checkpointed, Source::Descriptors))
+    Some(match process.private < LEAST_BUFFER {
+        true => (State::NoContext, Source::Memory),
+        false => (State::Checkpointed, Source::Descriptors),
+    })
 }
 
 /// Whether a checkpoint could not have gone past this record.
@@ -285,6 +298,27 @@ mod tests {
                 "{process:?}"
             );
         }
+    }
+
+    #[test]
+    fn where_no_buffer_can_be_nothing_is_checkpointed() {
+        let mut process = process(7);
+        process.nvml = seen(&[]);
+        process.private = LEAST_BUFFER - 1;
+        let verdict = Verdict::of(&process, NOW);
+        assert_eq!(
+            (verdict.state, verdict.state_from),
+            (State::NoContext, Source::Memory)
+        );
+        process.held = nvidia(vec![3]);
+        assert_eq!(Verdict::of(&process, NOW).state, State::Running);
+        process.held = Some(vec![]);
+        process.nvml = None;
+        assert_eq!(Verdict::of(&process, NOW).state, State::Unknown);
+        // Zeros that are left out take no memory: the record knows of the buffer.
+        let mut process = with_record(7, |record| phase(record, 1, 1, 1));
+        (process.buffer_is_mapped, process.private) = (true, 0);
+        assert_eq!(Verdict::of(&process, NOW).state, State::Checkpointed);
     }
 
     #[test]

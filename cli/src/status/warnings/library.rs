@@ -2,6 +2,7 @@
 
 use super::{warning, Warning};
 use crate::foreign_text::printable;
+use crate::run::options;
 use crate::status::facts::{Library, Loaded, Process};
 use crate::status::judge::{Activity, Verdict};
 use crate::status::library_file::FileState;
@@ -93,8 +94,9 @@ fn complaints(loaded: &Loaded) -> Vec<Warning> {
             warning(
                 "option-not-understood",
                 format!(
-                    "{option}=\"{}\" was not understood: the default is in force",
-                    printable(&complaint.value)
+                    "{option}=\"{}\" was not understood: {}the default is in force",
+                    printable(&complaint.value),
+                    options::what_it_takes(option).map_or_else(String::new, |text| text + "; "),
                 ),
             )
         })
@@ -166,9 +168,9 @@ mod tests {
             record.complaints[0].value[0].store(27, Relaxed);
         });
         assert_eq!(about(&process), ["option-not-understood"]);
-        assert!(Verdict::of(&process, 1).warnings[0]
-            .text
-            .starts_with("CUDASNAP_THREADS=\"\\u{1b}\""));
+        assert!(Verdict::of(&process, 1).warnings[0].text.starts_with(
+            "CUDASNAP_THREADS=\"\\u{1b}\" was not understood: it takes 0 to 32; the default"
+        ));
         change_loaded(&mut process, |loaded| loaded.file = FileState::Missing);
         process.preload = Some(Preload {
             rivals: vec!["/x.so".into()],
