@@ -231,24 +231,19 @@ fn the_library_says_which_value_it_does_not_understand_and_what_it_takes() {
 fn options_that_exclude_each_other_are_refused_before_anything_is_started() {
     let folder = Folder::new();
     let touched = folder.at("touched");
-    let reserve = ["--buffer", "reserve"];
-    let hugetlb = ["--pages", "hugetlb"];
-    let given: [(&[&str], &[(&str, &str)]); 4] = [
-        (&[reserve[0], reserve[1], hugetlb[0], hugetlb[1]], &[]),
-        (&reserve, &[("CUDASNAP_PAGES", "hugetlb")]),
-        (&hugetlb, &[("CUDASNAP_BUFFER", "Reserve")]),
-        (
-            &[],
-            &[
-                ("CUDASNAP_BUFFER", "reserve"),
-                ("CUDASNAP_PAGES", "hugetlb"),
-            ],
-        ),
-    ];
-    for (arguments, environment) in given {
+    for (arguments, environment) in [
+        ("--buffer reserve --pages hugetlb", ""),
+        ("--buffer reserve", "CUDASNAP_PAGES=hugetlb"),
+        ("--pages hugetlb", "CUDASNAP_BUFFER=Reserve"),
+        ("", "CUDASNAP_BUFFER=reserve CUDASNAP_PAGES=hugetlb"),
+    ] {
         let mut command = tool(&["run"]);
-        command.args(arguments).arg("touch").arg(&touched);
-        command.envs(environment.iter().copied());
+        let variables = environment.split_whitespace();
+        command
+            .args(arguments.split_whitespace())
+            .arg("touch")
+            .arg(&touched)
+            .envs(variables.filter_map(|word| word.split_once('=')));
         let said = Said::by(&mut command);
         assert_eq!(said.code, 2, "{said:?}");
         let expected =
