@@ -22,7 +22,7 @@ enum place { OUTSIDE, INSIDE, RESTING };
 
 /* The same in shim-tests/src/busy.rs. */
 static struct board {
-    _Atomic uint32_t works;
+    _Atomic uint32_t works; /* a bit for each worker */
     struct {
         _Atomic uint32_t id, place, rounds;
     } worker[WORKERS];
@@ -123,7 +123,7 @@ static void *worker(void *number)
     const enum worker me = (enum worker)(uintptr_t)number;
     atomic_store(&board->worker[me].id, (uint32_t)syscall(SYS_gettid));
     for (unsigned seed = 1;; seed++) {
-        while (!atomic_load(&board->works)) {
+        while (!(atomic_load(&board->works) >> me & 1)) {
             atomic_store(&board->worker[me].place, RESTING);
             sleep_us(500);
         }

@@ -28,6 +28,8 @@ pub const WORKERS: [&str; 6] = [
 pub const CALLS: [&str; 3] = ["malloc", "dlsym", "pthread_create"];
 
 const FORKS: usize = 4;
+/// A bit for each worker.
+const ALL: u32 = (1 << WORKERS.len()) - 1;
 const INSIDE: u32 = 1;
 const RESTING: u32 = 2;
 /// A free lock is taken in some microseconds.
@@ -118,7 +120,7 @@ impl Busy {
 
     fn work_for(&self, rounds: u32) {
         let before = self.rounds();
-        self.board().works.store(1, Ordering::SeqCst);
+        self.board().works.store(ALL, Ordering::SeqCst);
         self.wait_until("work", |busy| {
             let mut pairs = before.iter().zip(busy.rounds());
             pairs.all(|(before, now)| now >= before + rounds)

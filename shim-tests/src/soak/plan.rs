@@ -189,7 +189,7 @@ mod tests {
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        assert_eq!(hash, 6_483_528_498_612_450_808);
+        assert_eq!(hash, 1_573_926_756_220_353_576);
     }
 
     #[test]

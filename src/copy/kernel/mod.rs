@@ -1,4 +1,4 @@
-//! The copy loops, and what they do with the cache lines of a staging buffer. The only intrinsics of the shim are in [`x86`].
+//! The copy loops, and what they do with the cache lines of a staging buffer. The only intrinsics of the shim are in its file for x86-64.
 //!
 //! Non-temporal stores: into the buffer they save reading lines that are written whole (measured with 8 threads: 65-80
 //! GB/s against 40), into a staging buffer they leave no dirty lines for the GPU's read to snoop (36-41 GB/s against 20).
