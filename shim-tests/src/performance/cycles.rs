@@ -144,6 +144,12 @@ impl Run {
         kinds
     }
 
+    /// What the program was asked to hold, in MiB; 0 when it does not say.
+    pub fn mib(&self) -> u64 {
+        let first = self.args.first();
+        first.and_then(|word| word.parse().ok()).unwrap_or(0)
+    }
+
     /// The value of one of the program's options, if it had it.
     pub fn option(&self, name: &str) -> Option<u64> {
         let at = self.args.iter().position(|word| word == name)?;

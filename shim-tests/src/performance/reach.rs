@@ -200,10 +200,9 @@ fn two(measured: &Measured, name: &str, call: Call) -> Result<Reach, String> {
             ratios.extend(run.seconds("shim", call).iter().map(|beside| time / beside));
         }
     }
-    let bytes = both.values().map(|run| run.bytes).max().unwrap_or(0);
     Ok(Reach {
         what: format!("two processes on two GPUs at once, each against itself alone, {name}"),
-        mib: bytes >> 20,
+        mib: both.values().map(Run::mib).max().unwrap_or(0),
         measured: Spread::of(&ratios),
         goals: ["-", "0.70", "0.95"],
     })

@@ -88,7 +88,7 @@ fn ratio(spread: Option<Spread>) -> String {
 
 fn reach(out: &mut String, rows: &[super::reach::Reach]) -> std::fmt::Result {
     writeln!(out, "### Reach: ratios to P\n")?;
-    writeln!(out, "Median (lowest-highest) of the cycles. The last row of two processes is a ratio to themselves.\n")?;
+    writeln!(out, "Median (lowest-highest) of the cycles. The rows of two processes are ratios to themselves alone.\n")?;
     writeln!(
         out,
         "| | process | measured | prototype | reach | dream |\n|---|---|---|---|---|---|"
