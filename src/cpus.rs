@@ -73,6 +73,10 @@ mod tests {
         assert_eq!(choose(0, 0, 192, Use::Fresh), 16);
         assert_eq!(choose(0, 0, 192, Use::Ready), 10);
         assert_eq!(choose(0, 0, 3, Use::Ready), 3);
+        assert_eq!(choose(0, 0, 192, Use::Demoting), 16);
+        assert_eq!(choose(0, 0, 12, Use::Demoting), 12);
+        assert_eq!(choose(0, 6, 192, Use::Demoting), 6);
+        assert_eq!(choose(9, 0, 192, Use::Demoting), 9);
         assert_eq!(choose(0, 2, 8, Use::Fresh), 2);
         assert_eq!(choose(0, 0, 0, Use::Fresh), 1);
         assert_eq!(choose(20, 0, 2, Use::Ready), 2);

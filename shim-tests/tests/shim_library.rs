@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use cudasnap_shim_tests::shimmed::library;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use object::{elf, Endianness, Object, ObjectSymbol};
+use object::{elf, Endianness, Object, ObjectSection, ObjectSymbol};
 
 /// The newest version of glibc that the library may need when it is built where this runs (Debian 12: 2.36). Releases are
 /// built with a lower floor.
@@ -151,4 +151,35 @@ fn the_idle_footprint_is_small() {
     };
     let taken = size(true) - size(false);
     assert!(taken < 16 << 10, "{taken} KiB");
+}
+
+/// A target may be write-combining memory of a device: what is stored there waits in a core's buffers until a fence. Nothing that runs on
+/// ordinary memory can show that it is missing, so the text is looked at.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn every_copy_loop_ends_with_a_fence() {
+    const SFENCE: [u8; 3] = [0x0f, 0xae, 0xf8];
+    let bytes = std::fs::read(library()).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let is_loop = |name: &str| {
+        let loops = ["6stream", "5store", "5plain"];
+        name.contains("6kernel3x86") && loops.iter().any(|word| name.contains(word))
+    };
+    let mut found = Vec::new();
+    for symbol in file.symbols().filter(|symbol| symbol.size() > 0) {
+        let Ok(name) = symbol.name() else { continue };
+        if !is_loop(name) {
+            continue;
+        }
+        let index = symbol.section_index().unwrap();
+        let section = file.section_by_index(index).unwrap();
+        let text = section
+            .data_range(symbol.address(), symbol.size())
+            .unwrap()
+            .unwrap();
+        assert!(text.windows(3).any(|three| three == SFENCE), "{name}");
+        found.push(name);
+    }
+    // Of three instruction sets one loop of ordinary stores and one for each fate of the source's lines; and `plain`.
+    assert!(found.len() >= 3 * 5, "{found:?}");
 }

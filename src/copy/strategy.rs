@@ -334,6 +334,15 @@ mod tests {
                 ("demote", 16)
             ]
         );
+        // A restore on 16 CPUs.
+        let all_cpus = Means {
+            demoting_threads: 16,
+            ..DEMOTES
+        };
+        assert_eq!(
+            tuned(Work::Restore, &all_cpus),
+            [("demote", 16), ("non-temporal", 10), ("demote", 11)]
+        );
         let small = Means {
             threads: 2,
             demoting_threads: 2,

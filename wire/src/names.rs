@@ -91,7 +91,7 @@ numbered! {
         NoFlush = 3 => "no-flush",
         /// Checkpoint: as `flush-late`; the source is prefetched past the second-level cache.
         FlushLateAhead = 4 => "flush-late-ahead",
-        /// Restore: non-temporal stores.
+        /// Restore: non-temporal stores; the source is prefetched.
         NonTemporal = 5 => "non-temporal",
         /// Either: ordinary stores, which leave the lines in the caches; nothing is flushed.
         Plain = 6 => "plain",

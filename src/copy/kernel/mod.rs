@@ -10,8 +10,9 @@
 #[cfg(all(target_arch = "x86_64", not(cudasnap_portable)))]
 mod x86;
 
-/// Copies `len` bytes from `src` to `dst`; the ranges do not overlap. All bytes are visible to other threads when the
-/// call has returned and they have seen a later store of this thread.
+/// Copies `len` bytes from `src` to `dst`; the ranges do not overlap. All bytes are visible to other threads and to devices when the
+/// call has returned and they have seen a later store of this thread, whatever kind of memory the target is: in a restore the driver
+/// has one block copied into a mapping of the device, which may be write-combining, where even ordinary stores wait in the core's buffers.
 pub type Copy = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 
 /// Flushes the cache lines of a range that is mapped; changes no value.
@@ -199,6 +200,83 @@ mod tests {
         if let Some(flush) = Kernel::of(Cpu::detect()).rest {
             // SAFETY: no bytes.
             unsafe { flush(std::ptr::without_provenance(1), 0) };
+        }
+    }
+
+    const LINE: usize = 64;
+
+    /// Whole pages between two that nobody may touch; unmapped on drop.
+    struct Guarded {
+        from: usize,
+        pages: usize,
+    }
+
+    impl Guarded {
+        const PAGE: usize = 4096;
+
+        fn new(pages: usize) -> Self {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let all = (pages + 2) * Self::PAGE;
+            // SAFETY: new memory, of which only the middle becomes accessible.
+            let from =
+                unsafe { libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
+            assert_ne!(from, libc::MAP_FAILED);
+            let from = from as usize + Self::PAGE;
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: inside that mapping.
+            let done = unsafe { libc::mprotect(from as *mut _, pages * Self::PAGE, access) };
+            assert_eq!(done, 0);
+            Guarded { from, pages }
+        }
+
+        fn bytes(&mut self) -> &mut [u8] {
+            // SAFETY: the accessible part, borrowed for as long.
+            unsafe { std::slice::from_raw_parts_mut(self.from as *mut u8, self.pages * Self::PAGE) }
+        }
+    }
+
+    impl Drop for Guarded {
+        fn drop(&mut self) {
+            let all = (self.pages + 2) * Self::PAGE;
+            // SAFETY: nobody uses it any more.
+            unsafe { libc::munmap((self.from - Self::PAGE) as *mut _, all) };
+        }
+    }
+
+    /// Neither is a byte read before or behind the source nor one written before or behind the target, by hints neither.
+    #[test]
+    fn nothing_outside_of_either_range_is_needed() {
+        let (mut source, mut target) = (Guarded::new(3), Guarded::new(3));
+        let longest = 3 * Guarded::PAGE;
+        for (at, byte) in source.bytes().iter_mut().enumerate() {
+            *byte = (at as u8).wrapping_mul(31).wrapping_add(7);
+        }
+        let lengths = (0..140).chain([511, 513, 577, 4095, 4097, longest - 65]);
+        for len in lengths {
+            for (name, copy) in loops() {
+                // Each range at the begin and at the end of what is accessible, and near it.
+                for offset in [0, 1, 17, 63, 64]
+                    .into_iter()
+                    .filter(|offset| len + offset <= longest)
+                {
+                    let places = [offset, longest - len - offset];
+                    for (from, to) in [(places[0], places[1]), (places[1], places[0])] {
+                        let around = to.saturating_sub(LINE)..(to + len + LINE).min(longest);
+                        target.bytes()[around.clone()].fill(0xee);
+                        let (dst, src) = (target.bytes().as_mut_ptr(), source.bytes().as_ptr());
+                        // SAFETY: inside both.
+                        unsafe { copy(dst.add(to), src.add(from), len) };
+                        let (written, read) = (target.bytes(), source.bytes());
+                        let is_right = written[to..to + len] == read[from..from + len];
+                        assert!(is_right, "{name}: {len} bytes");
+                        let spared = &[&written[around.start..to], &written[to + len..around.end]];
+                        let is_spared = spared
+                            .iter()
+                            .all(|bytes| bytes.iter().all(|&byte| byte == 0xee));
+                        assert!(is_spared, "{name}: {len} bytes");
+                    }
+                }
+            }
         }
     }
 
