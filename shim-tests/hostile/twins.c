@@ -106,8 +106,9 @@ static void *go_on(void *first)
 {
     while (!copying)
         usleep(100);
-    usleep(5000);
-    const int helped = helpers();
+    int helped;
+    while (!(helped = helpers()))
+        usleep(100);
     pthread_kill((pthread_t)first, SIGUSR1);
     sleep_ms(100);
     expect_no_helper_within(30);
