@@ -8,6 +8,7 @@ pub mod attack;
 pub mod busy;
 pub mod captor;
 pub mod ceiling;
+pub mod container;
 pub mod cycle;
 pub mod folder;
 pub mod freeze;
