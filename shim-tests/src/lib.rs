@@ -24,6 +24,7 @@ pub mod shimmed;
 pub mod simdriver;
 pub mod soak;
 pub mod split;
+pub mod standing;
 pub mod table;
 pub mod tool;
 pub mod tracee;
