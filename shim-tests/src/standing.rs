@@ -81,7 +81,11 @@ impl Pipes {
         self.hear(pid)
     }
 
-    fn hear(&mut self, pid: u32) -> String {
+    /// Hears the next line, as [`Pipes::ask`] does.
+    ///
+    /// # Panics
+    /// When the pipes fail.
+    pub fn hear(&mut self, pid: u32) -> String {
         let _limit = Watchdog::new("an answer", pid as i32, LIMIT);
         let mut line = String::new();
         self.from.read_line(&mut line).expect("a pipe");
