@@ -351,6 +351,56 @@ mod runbook {
     }
 }
 
+mod active {
+    use super::*;
+
+    fn words(driver: &SimDriver, arguments: &[&str]) -> (i32, String) {
+        let mut command = example("runbook/is-active");
+        command.args(arguments);
+        let said = Said::by(command.env("LD_LIBRARY_PATH", &driver.library));
+        (said.code, said.stdout)
+    }
+
+    #[test]
+    fn a_server_under_the_library_before_and_after_its_first_cycle() {
+        let driver = SimDriver::build(false);
+        let folder = Folder::new();
+        let server = Standing::start(&driver, &folder.file("pipes"), |_| ());
+        let pid = server.pid().to_string();
+        assert_eq!(words(&driver, &[&pid]), (0, "never-used\n".into()));
+        assert_eq!(
+            words(&driver, &["--copied", &pid]),
+            (1, "never-used\n".into())
+        );
+        driver.does(&format!("checkpoint {pid}"));
+        driver.does(&format!("restore {pid}"));
+        for arguments in [&[&*pid][..], &["--copied", &pid]] {
+            assert_eq!(words(&driver, arguments), (0, "active\n".into()));
+        }
+    }
+
+    /// The servers are children of this process: named together they are a tree in which one does without.
+    #[test]
+    fn one_without_the_library_is_enough() {
+        let driver = SimDriver::build(false);
+        let folder = Folder::new();
+        let with = Standing::start(&driver, &folder.file("with"), |_| ());
+        let without = driver.app(&["16"], &[]);
+        let (with, without) = (with.pid().to_string(), without.pid().to_string());
+        assert_eq!(words(&driver, &[&with, &without]).0, 1);
+        assert_eq!(words(&driver, &[&without]).0, 1);
+        assert_eq!(words(&driver, &[&with]).0, 0);
+    }
+
+    #[test]
+    fn a_process_without_cuda_is_none() {
+        let driver = SimDriver::build(false);
+        let own = std::process::id().to_string();
+        assert_ne!(words(&driver, &[&own, "4194304"]).0, 0);
+        assert_ne!(words(&driver, &["--copied"]).0, 0);
+    }
+}
+
 mod criu {
     use cudasnap_shim_tests::images::criu::criu;
 
