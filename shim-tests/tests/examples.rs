@@ -9,9 +9,17 @@ use cudasnap_shim_tests::simdriver::{repository, SimDriver};
 use cudasnap_shim_tests::standing::{end_child, lives, Pipes, Standing};
 use cudasnap_shim_tests::tool::{binary, until, RunningTool, Said};
 
-/// A script of `examples/`, with nothing of the caller's that would change what it does.
+/// A script of `examples/`.
 fn example(name: &str) -> Command {
-    let mut command = Command::new(repository().join("examples").join(name));
+    cleanly(Command::new(path(name)))
+}
+
+fn path(name: &str) -> PathBuf {
+    repository().join("examples").join(name)
+}
+
+/// With nothing of the caller's that would change what a script does.
+fn cleanly(mut command: Command) -> Command {
     for (name, _) in std::env::vars() {
         if name.starts_with("CUDASNAP") || name.starts_with("CUDASIM") || name == "LD_PRELOAD" {
             command.env_remove(name);
@@ -22,7 +30,14 @@ fn example(name: &str) -> Command {
 }
 
 mod runbook {
+    use std::time::Duration;
+
+    use cudasnap_shim_tests::watchdog::Watchdog;
+
     use super::*;
+
+    /// All limits of a runbook together are less.
+    const LIMIT: Duration = Duration::from_secs(120);
 
     /// A server, a place for the one that replaces it, and what the runbook is told.
     struct Site {
@@ -106,6 +121,14 @@ mod runbook {
             command
         }
 
+        /// Runs it to its end, which must come in time: else the server that it waits for is killed.
+        fn says(&self, command: &mut Command) -> Said {
+            let limit = Watchdog::new("the runbook", self.old.pid() as i32, LIMIT);
+            let said = Said::by(command);
+            assert!(!limit.has_fired(), "{said:?}");
+            said
+        }
+
         fn pid_file(&self) -> PathBuf {
             self.folder.file("pid")
         }
@@ -156,7 +179,7 @@ mod runbook {
     #[test]
     fn a_restore_that_works() {
         let mut site = Site::checkpointed(nothing);
-        let said = Said::by(&mut site.runbook(&[]));
+        let said = site.says(&mut site.runbook(&[]));
         site.is_restored(&said);
     }
 
@@ -164,10 +187,10 @@ mod runbook {
     #[test]
     fn a_server_that_runs_or_is_locked() {
         let mut site = Site::running(nothing);
-        let said = Said::by(&mut site.runbook(&[]));
+        let said = site.says(&mut site.runbook(&[]));
         site.is_restored(&said);
         site.driver.does(&format!("lock {}", site.old.pid()));
-        let said = Said::by(&mut site.runbook(&[]));
+        let said = site.says(&mut site.runbook(&[]));
         site.is_restored(&said);
     }
 
@@ -176,7 +199,7 @@ mod runbook {
         let mut site = Site::checkpointed(|command| {
             command.env(FAILS.0, FAILS.1);
         });
-        let said = Said::by(&mut site.runbook(&[]));
+        let said = site.says(&mut site.runbook(&[]));
         site.is_restored(&said);
         assert!(
             said.stderr.contains("try 1 of 2 failed with status 1"),
@@ -187,7 +210,7 @@ mod runbook {
     #[test]
     fn a_restore_that_fails_always_ends_in_a_cold_start() {
         let mut site = Site::checkpointed(nothing);
-        let said = Said::by(site.runbook(&[]).env(FAILS.0, FAILS.1));
+        let said = site.says(site.runbook(&[]).env(FAILS.0, FAILS.1));
         site.is_cold(&said);
         assert!(
             said.stderr.contains("try 2 of 2 failed with status 1"),
@@ -202,7 +225,7 @@ mod runbook {
         let mut site = Site::checkpointed(nothing);
         let save = site.folder.file("save");
         let mut command = site.runbook(&["--save", save.to_str().expect("text")]);
-        let said = Said::by(command.env(FAILS.0, FAILS.1));
+        let said = site.says(command.env(FAILS.0, FAILS.1));
         site.is_cold(&said);
         let image = save.join(format!("{}.image", site.old.pid()));
         let length = std::fs::metadata(image).expect("an image").len();
@@ -213,7 +236,7 @@ mod runbook {
     fn a_server_that_is_not_healthy_after_its_restore_is_replaced() {
         let mut site = Site::checkpointed(nothing);
         site.folder.write("unhealthy", "");
-        let said = Said::by(&mut site.runbook(&["--healthy", "1"]));
+        let said = site.says(&mut site.runbook(&["--healthy", "1"]));
         site.is_cold(&said);
         assert!(
             said.stderr.contains("restored, and not healthy within 1 s"),
@@ -241,7 +264,7 @@ mod runbook {
     fn room_is_waited_for() {
         let mut site = Site::checkpointed(nothing);
         let tool = without_room(&site, 2);
-        let said = Said::by(site.runbook(&["--room", "60"]).env("TOOL", tool));
+        let said = site.says(site.runbook(&["--room", "60"]).env("TOOL", tool));
         site.is_restored(&said);
         assert_eq!(
             said.stderr.matches("nothing was done").count(),
@@ -254,7 +277,7 @@ mod runbook {
     fn room_that_does_not_come_ends_in_a_cold_start() {
         let mut site = Site::checkpointed(nothing);
         let tool = without_room(&site, 1000);
-        let said = Said::by(site.runbook(&[]).env("TOOL", tool));
+        let said = site.says(site.runbook(&[]).env("TOOL", tool));
         site.is_cold(&said);
         assert!(said.stderr.contains("still refused after 2 s"), "{said:?}");
     }
@@ -273,7 +296,7 @@ mod runbook {
             };
         });
         let mut command = site.runbook(&["--limit", "2"]);
-        let said = Said::by(command.env("CUDASIM_FAULT", "pause=600000@3"));
+        let said = site.says(command.env("CUDASIM_FAULT", "pause=600000@3"));
         site.is_cold(&said);
         assert!(said.stderr.contains("took longer than 2 s"), "{said:?}");
         assert!(said.stderr.contains("SIGKILL"), "{said:?}");
@@ -283,7 +306,7 @@ mod runbook {
     fn a_server_that_is_gone() {
         let mut site = Site::checkpointed(nothing);
         end_child(site.old.pid());
-        let said = Said::by(&mut site.runbook(&[]));
+        let said = site.says(&mut site.runbook(&[]));
         site.is_cold(&said);
         assert!(said.stderr.contains("no other try"), "{said:?}");
     }
@@ -300,7 +323,7 @@ mod runbook {
         ] {
             let site = Site::checkpointed(nothing);
             let mut command = site.runbook(&["--start", start, "--cold", "1"]);
-            let said = Said::by(command.env(FAILS.0, FAILS.1));
+            let said = site.says(command.env(FAILS.0, FAILS.1));
             let pid = std::fs::read_to_string(site.pid_file()).expect("a number");
             end_child(pid.trim().parse().expect("a number"));
             assert_eq!(said.code, 1, "{said:?}");
@@ -341,7 +364,7 @@ mod runbook {
             let said = Said::by(example("runbook/restore-or-cold-start").args(arguments));
             assert_eq!(said.code, 2, "{arguments:?}: {said:?}");
         }
-        let said = Said::by(site.runbook(&[]).env("TOOL", "/nowhere/cudasnap"));
+        let said = site.says(site.runbook(&[]).env("TOOL", "/nowhere/cudasnap"));
         assert_eq!(said.code, 2, "{said:?}");
         assert!(site.old.lives());
         assert_eq!(
@@ -407,7 +430,9 @@ mod criu {
     use super::*;
 
     fn script(driver: &SimDriver, arguments: &[&str]) -> Command {
-        let mut command = example("criu/dump-and-restore");
+        let mut command = cleanly(Command::new("timeout"));
+        command.args(["--signal=KILL", "120"]);
+        command.arg(path("criu/dump-and-restore"));
         command
             .env("LD_LIBRARY_PATH", &driver.library)
             .env("CRIU", criu());

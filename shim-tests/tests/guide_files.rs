@@ -148,11 +148,8 @@ mod links {
                 .collect();
             assert!(rows.len() > 10, "{name}");
             for row in rows {
-                let source = row
-                    .trim_end_matches(" |")
-                    .rsplit(" | ")
-                    .next()
-                    .unwrap_or_default();
+                let cells = row.trim_end_matches('|').rsplit('|');
+                let source = cells.map(str::trim).next().unwrap_or_default();
                 assert!(source.len() > 7, "{name}: {row}");
             }
         }
