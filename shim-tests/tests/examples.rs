@@ -37,7 +37,7 @@ mod runbook {
     use super::*;
 
     /// All limits of a runbook together are less.
-    const LIMIT: Duration = Duration::from_secs(120);
+    const LIMIT: Duration = Duration::from_secs(240);
 
     /// A server, a place for the one that replaces it, and what the runbook is told.
     struct Site {
@@ -109,7 +109,7 @@ mod runbook {
                 "--room",
                 "2",
                 "--healthy",
-                "5",
+                "60",
                 "--cold",
                 "60",
                 "--grace",
@@ -337,11 +337,11 @@ mod runbook {
         let mut site = Site::checkpointed(nothing);
         let mut command = site.runbook(&[]);
         // Long enough to be met.
-        let running = RunningTool::start(command.env("CUDASIM_FAULT", "pause=3000@3"));
+        let running = RunningTool::start(command.env("CUDASIM_FAULT", "pause=15000@3"));
         let pid = site.old.pid();
         until("the restore", || {
             let said = site.driver.said(&format!("status --json {pid}"));
-            said.code == 0 && said.json()["processes"][0]["state"] == "restoring"
+            said.code == 0 && said.json()["processes"][0]["state"] != "checkpointed"
         });
         running.signal(libc::SIGTERM);
         let said = running.wait();
