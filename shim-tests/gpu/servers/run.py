@@ -19,6 +19,12 @@ from sessions import Missing, Trouble
 
 FAILED, CANNOT, INCOMPLETE = 1, 2, 3
 
+# For dry runs without a GPU: small sizes, no other device, one thread each.
+CPU = {
+    "SERVERS_DEVICE": "cpu", "SERVERS_SCALE": "16", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "TRITON_INTERPRET": "1",
+    "OMP_NUM_THREADS": "1",
+}  # fmt: skip
+
 
 def options():
     parser = argparse.ArgumentParser(prog="gpu-servers", add_help=False)
@@ -152,7 +158,7 @@ class Run:
         if program.gpus == 1 and not self.chosen.sim and not self.chosen.cpu:
             environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
         if self.chosen.cpu:
-            environment.update(SERVERS_DEVICE="cpu", SERVERS_SCALE="16", CUDA_VISIBLE_DEVICES="", JAX_PLATFORMS="cpu", TRITON_INTERPRET="1")
+            environment.update(CPU)
         return environment
 
     def prepare(self, program, left):
@@ -207,7 +213,7 @@ class Run:
 
     def one(self, program):
         begin = time.monotonic()
-        limit = min(self.left(), 60 + 2 * program.seconds)
+        limit = min(self.left(), (60 + 2 * program.seconds) * (4 if self.chosen.cpu else 1))
         left = lambda: limit - (time.monotonic() - begin)  # noqa: E731
         arms = {}
         obstacle = self.obstacle(program)
