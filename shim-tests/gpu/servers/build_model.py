@@ -38,8 +38,10 @@ def main():
     torch.manual_seed(1)
     with torch.device(lines.DEVICE):
         model = AutoModelForCausalLM.from_config(config(), dtype=torch.bfloat16)
-    # Answers of full length: a random model would end them anywhere.
-    model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=2, suppress_tokens=[0, 1, 2])
+    # Answers are drawn where a request has no temperature 0, and of full length: a random model would end them anywhere.
+    model.generation_config = GenerationConfig(
+        do_sample=True, bos_token_id=1, eos_token_id=2, pad_token_id=2, suppress_tokens=[0, 1, 2]
+    )  # fmt: skip
     model.save_pretrained(sys.argv[1])
     tokenizer().save_pretrained(sys.argv[1])
     print(f"{sum(weight.numel() for weight in model.parameters()) / 1e9:.2f} billion parameters in {sys.argv[1]}")

@@ -7,7 +7,7 @@ import time
 
 
 class Refusal(Exception):
-    """What the driver refused: the step, its code, its words."""
+    """What the driver refused, or did not survive: the step, its code, the tool's words."""
 
     def __init__(self, step, code, text):
         super().__init__(f"{step}: {text} ({code})")
@@ -45,7 +45,8 @@ class Tool:
         said, wall = self.call(verb, "--json", *limits, *(["--tree"] if tree else []), str(pid))
         for process in said["processes"]:
             for trouble in process["troubles"]:
-                raise_trouble(verb, process["pid"], trouble)
+                # Code 0: not an error of the driver's, but what came of its call (the process died, say).
+                raise Refusal(trouble["step"] or verb, trouble["code"], trouble["text"])
         if said["status"] != 0:
             raise Broken(f"cudasnap {verb}: status {said['status']}: {'; '.join(said['errors']) or 'no reason given'}")
         done = [process for process in said["processes"] if process["outcome"] == "done"]
@@ -75,13 +76,6 @@ class Tool:
         if not record:
             return [f"process {pid}: the library is not in it, or its record cannot be read"]
         return [f"process {pid}: {problem}" for problem in record_faults(record, cycles) + helpers_left(pid)]
-
-
-def raise_trouble(verb, pid, trouble):
-    step = trouble["step"] or verb
-    if trouble["code"]:
-        raise Refusal(step, trouble["code"], trouble["text"])
-    raise Broken(f"cudasnap {verb}: process {pid}: {step}: {trouble['text']}")
 
 
 def record_faults(record, cycles):

@@ -14,6 +14,7 @@ class Arm:
     cycles: list = field(default_factory=list)
     refusal: Refusal | None = None
     harm: str = ""  # what the refusal did to the program
+    detail: str = ""  # of the refusal, the harm, or the request on its way
     in_flight: str = ""  # how the cycle with a request on its way went
     end: str = ""
     problems: list = field(default_factory=list)
@@ -21,7 +22,7 @@ class Arm:
     def told(self):
         refusal = self.refusal and {"step": self.refusal.step, "code": self.refusal.code, "text": self.refusal.text}
         return {
-            "cycles": self.cycles, "answers": self.answers, "refusal": refusal, "harm": self.harm,
+            "cycles": self.cycles, "answers": self.answers, "refusal": refusal, "harm": self.harm, "detail": self.detail,
             "in_flight": self.in_flight, "end": self.end, "problems": self.problems,
         }  # fmt: skip
 
@@ -31,7 +32,7 @@ class Journey:
 
     def __init__(self, program, tool, left, dry=False):
         self.program, self.dry, self.left = program, dry, left
-        self.tool = Tool(tool, lambda: min(left(), 90))
+        self.tool = Tool(tool, lambda: min(left(), 60))
 
     def cycle(self, session, arm):
         if self.dry:
@@ -55,26 +56,32 @@ class Journey:
             raise Trouble(f"answer {number + 1} differs {when}: {arm.answers[-1]} in place of {want}")
 
     def harmed(self, session, arm, expected):
-        """Whether a refused program goes on as before."""
+        """Whether a refused program goes on as before, in words that are the same for all arms."""
         if arm.refusal.step not in ("lock", "checkpoint"):
             return "it stays checkpointed"
         end = time.monotonic() + 60
         session.left = lambda: min(self.left(), end - time.monotonic())
+        answered = len(arm.answers)
         try:
             self.ask(session, arm, expected)
             return "none"
         except Trouble as trouble:
-            return str(trouble)
+            arm.detail = str(trouble)
+            return "other answers" if len(arm.answers) > answered else "no answers any more"
 
-    def with_stream(self, session, arm):
-        """A cycle while an answer is on its way."""
+    def with_stream(self, session, arm, expected):
+        """A cycle while an answer is on its way. What goes wrong here takes nothing from the cycles before."""
         try:
             later = session.ask_across(lambda: self.cycle(session, arm))
+            self.ask(session, arm, expected)
         except Refusal as refusal:
-            arm.in_flight = f"refused: {refusal}"
-            return
-        arm.in_flight = "the same"
-        arm.cycles and arm.cycles[-1].update(in_flight=later)
+            arm.in_flight, arm.detail = f"refused: {refusal.step}, error {refusal.code}", str(refusal)
+        except (Trouble, Broken) as trouble:
+            arm.in_flight, arm.detail = "broken", str(trouble)
+        else:
+            arm.in_flight = "the same"
+            if arm.cycles:
+                arm.cycles[-1]["in_flight"] = later
 
     def travel(self, session, arm, expected):
         for _ in range(2):
@@ -88,10 +95,10 @@ class Journey:
                 return
             self.ask(session, arm, expected)
         if self.program.http:
-            self.with_stream(session, arm)
-            if not arm.in_flight.startswith("refused"):
-                self.ask(session, arm, expected)
-        if arm.name == "shim" and arm.cycles and not arm.in_flight.startswith("refused"):
+            self.with_stream(session, arm, expected)
+        if arm.in_flight not in ("", "the same"):
+            return
+        if arm.name == "shim" and arm.cycles:
             for pid in arm.cycles[-1]["checkpoint"]["pids"]:
                 arm.problems += self.tool.record_problems(pid, len(arm.cycles))
         arm.end = session.stop()
@@ -117,22 +124,28 @@ def open_session(program, command, environment, log, left, model):
 
 def verdict(program, stock, shim):
     """Outcome and why, of both arms."""
-    problems = [f"{arm.name}: {problem}" for arm in (stock, shim) for problem in arm.problems]
+    if stock.problems:
+        both = "; ".join(f"{arm.name}: {problem}" for arm in (stock, shim) for problem in arm.problems)
+        # Without any checkpoint it is the program, or this harness, that is wrong.
+        return ("stock fails" if stock.cycles else "wrong"), both
+    problems = list(shim.problems)
     if bool(stock.refusal) != bool(shim.refusal) or (stock.refusal and not shim.refusal.same(stock.refusal)):
-        problems.append(f"refused without the library: {stock.refusal or 'no'}; with it: {shim.refusal or 'no'}")
+        problems.append(f"refused: {shim.refusal or 'no'}; without the library: {stock.refusal or 'no'}")
     elif stock.harm != shim.harm:
-        problems.append(f"after the refusal, without the library: {stock.harm}; with it: {shim.harm}")
-    elif stock.answers != shim.answers and not problems:
-        problems.append(f"answers with the library: {shim.answers}; without it: {stock.answers}")
-    if stock.in_flight != shim.in_flight and not problems:
-        problems.append(f"a request on its way, without the library: {stock.in_flight}; with it: {shim.in_flight}")
-    if stock.end != shim.end and not problems:
-        problems.append(f"it ends with {shim.end}, without the library with {stock.end}")
+        problems.append(f"the refusal's harm: {shim.harm}; without the library: {stock.harm}")
+    # An answer after a request that broke off may be missing.
+    elif any(a != b for a, b in zip(stock.answers, shim.answers)):
+        problems.append(f"answers: {shim.answers}; without the library: {stock.answers}")
+    if stock.in_flight != shim.in_flight and shim.in_flight != "the same" and not problems:
+        problems.append(f"a request on its way: {shim.in_flight} ({shim.detail}); without the library: {stock.in_flight}")
+    if stock.end and stock.end != shim.end and not problems:
+        problems.append(f"it ends with {shim.end}; without the library with {stock.end}")
     if problems:
         return "wrong", "; ".join(problems)
     if stock.refusal:
-        return "refused", f"refused by the driver, with and without the library: {stock.refusal}; harm: {stock.harm}"
-    return "ok", stock.in_flight if stock.in_flight.startswith("refused") else ""
+        return "refused", f"with and without the library: {stock.refusal}; harm: {stock.harm}"
+    flight = "" if stock.in_flight in ("", "the same") else f"request on its way: {stock.in_flight} ({stock.detail}), without the library too"
+    return "ok", flight
 
 
 __all__ = ["Arm", "Journey", "Missing", "open_session", "reference_answers", "verdict"]

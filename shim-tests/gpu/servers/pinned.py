@@ -21,7 +21,7 @@ def main():
     for number in range(GIB):
         generator.manual_seed(number)
         piece = torch.empty(EACH, dtype=torch.int64, pin_memory=pin)
-        piece.copy_(staged.random_(-(2**62), 2**62, generator=generator))
+        piece.copy_(staged.random_(-(2**61), 2**61, generator=generator))
         assert not pin or piece.is_pinned()
         host.append(piece)
 

@@ -63,19 +63,20 @@ def limit_gib():
 
 
 class Run:
-    def __init__(self, chosen):
+    def __init__(self, chosen, work):
         self.chosen = chosen
         self.begin = time.monotonic()
         self.art = os.path.abspath(chosen.artifacts)
         self.tool = os.path.join(self.art, "cudasnap")
         self.library = os.path.join(self.art, "libcudasnap.so")
         self.out = os.path.abspath(chosen.out)
-        os.makedirs(self.out, exist_ok=True)
-        self.log = open(os.path.join(self.out, "gpu-servers.log"), "w")
-        self.work = tempfile.mkdtemp(prefix="gpu-servers-")
+        self.work = work
         self.results = []
         self.device, self.driver, self.gpus = "", "", []
         self.programs = self.choose()
+        if not chosen.plan:
+            os.makedirs(self.out, exist_ok=True)
+            self.log = open(os.path.join(self.out, "gpu-servers.log"), "w")
 
     def say(self, text):
         print(text, flush=True)
@@ -94,7 +95,7 @@ class Run:
         names = [name for name in self.chosen.only.split(",") if name]
         unknown = set(names) - {program.name for program in known}
         if unknown:
-            raise SystemExit(f"gpu-servers: no program {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in known)}")
+            raise ValueError(f"no program {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in known)}")
         return [program for program in known if not names or program.name in names]
 
     def look(self):
@@ -199,6 +200,7 @@ class Run:
             way = journey.Journey(program, self.tool, left, self.chosen.cpu)
             for name in ("stock", "shim"):
                 arms[name] = way.go(sessions[name], journey.Arm(name), expected)
+                sessions[name].kill()
                 self.say(f"   {name}: {summary(arms[name])}")
         finally:
             for name, session in sessions.items():
@@ -260,14 +262,13 @@ class Run:
     def all(self):
         for program in self.programs:
             self.one(program)
-        shutil.rmtree(self.work, ignore_errors=True)
         counts = {}
         for result in self.results:
             counts[result["outcome"]] = counts.get(result["outcome"], 0) + 1
         self.say(f"gpu-servers: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}; {time.monotonic() - self.begin:.0f} s")
         if counts.get("wrong"):
             return FAILED
-        return INCOMPLETE if counts.get("left out") else 0
+        return INCOMPLETE if counts.get("left out") or counts.get("stock fails") else 0
 
 
 def versions(packages):
@@ -287,7 +288,8 @@ def summary(arm):
         + (f" ({cycle['checkpoint']['bytes'] / 1e9:.2f} GB)" if cycle["checkpoint"]["bytes"] else "")
         for cycle in arm.cycles
     ]
-    for text in (arm.refusal and f"refused: {arm.refusal}", arm.in_flight and f"request on its way: {arm.in_flight}", *arm.problems):
+    flight = arm.in_flight and f"request on its way: {arm.in_flight}"
+    for text in (arm.refusal and f"refused: {arm.refusal}", flight, arm.detail, *arm.problems):
         if text:
             parts.append(text)
     return "; ".join([*parts, f"{len(arm.answers)} answers", arm.end or "not ended by itself"])
@@ -301,21 +303,33 @@ def print_plan(programs):
     print(f"{'all':17} {total:4} s")
 
 
+ENDING = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
+
+
 def ended(number, _frame):
+    """Once: a second signal must not stop the programs from being ended, which are in sessions of their own."""
+    for other in ENDING:
+        signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def main():
-    # So that the programs are ended, too: they are in sessions of their own.
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, ended)
     chosen = options()
-    run = Run(chosen)
-    if chosen.plan:
-        shutil.rmtree(run.work)
-        print_plan(run.programs)
-        return 0
+    work = tempfile.mkdtemp(prefix="gpu-servers-")
     try:
+        return at_work(chosen, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def at_work(chosen, work):
+    try:
+        run = Run(chosen, work)
+        if chosen.plan:
+            print_plan(run.programs)
+            return 0
         run.look()
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
         print(f"gpu-servers: {error}", file=sys.stderr)

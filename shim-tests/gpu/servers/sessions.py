@@ -61,7 +61,9 @@ class Session:
             raise Trouble("it does not end") from None
 
     def kill(self):
-        """Whatever is left of the program, its workers too: they are in its group."""
+        """Whatever is left of the program, its workers too: they are in its group. Once."""
+        if self.output.closed:
+            return
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -201,6 +203,8 @@ class Completions(Session):
         texts.append(self.streamed)
         if not all(texts):
             raise Trouble(f"an empty answer: {texts}")
+        if texts[0] == texts[1]:
+            raise Trouble("the answer that should be drawn with a seed is the greedy one")
         return " ".join(lines.digest(text.encode()) + f":{len(text.split())}" for text in texts)
 
     def ask_across(self, between):

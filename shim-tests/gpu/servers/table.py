@@ -46,7 +46,8 @@ def contents(program):
     if program["outcome"] == "ok":
         later = program["arms"]["shim"]["in_flight"]
         return "the same answers" + (", a stream on its way too" if later == "the same" else "")
-    return {"refused": "refused by the driver ¹", "wrong": "**WRONG**"}.get(program["outcome"], program["outcome"])
+    words = {"refused": "refused by the driver ¹", "wrong": "**WRONG**", "stock fails": "wrong without the library"}
+    return words[program["outcome"]]
 
 
 def buffer(program):
@@ -74,10 +75,8 @@ def remarks(programs):
     machines = {f"{run['date']}: {run['device']}, driver {run['driver']}, {run['machine']}, {run['cudasnap']}" for _, run in programs}
     yield from sorted(machines)
     for program, _ in programs:
-        if program["outcome"] in ("refused", "wrong"):
+        if program["outcome"] not in NOT_RUN and program["why"]:
             yield f"{program['title']}: {program['why']}"
-        elif program["outcome"] == "ok" and program["why"]:
-            yield f"{program['title']}, with a request on its way: {program['why']}"
     for program, _ in programs:
         if program["outcome"] in NOT_RUN:
             yield f"Not run: {program['title']}: {program['why']}"

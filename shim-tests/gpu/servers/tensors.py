@@ -16,7 +16,7 @@ def pieces(gib, device=None):
     for number in range(gib * 4):
         generator.manual_seed(1000 + number)
         piece = torch.empty(PIECE, dtype=torch.int64, device=device)
-        made.append(piece.random_(-(2**62), 2**62, generator=generator))
+        made.append(piece.random_(-(2**61), 2**61, generator=generator))
     return made
 
 
