@@ -63,16 +63,10 @@ class Tool:
             "library": sorted({step["library"] for step in steps if "library" in step}),
         }
 
-    def state(self, pid):
-        """The driver's word for a process."""
-        said, _ = self.call("state", "--json", str(pid))
-        return said["processes"][0]["state"] if said["processes"] else None
-
     def record_problems(self, pid, cycles):
         """What in the library's account of a process is not as it must be after so many whole cycles."""
         said, _ = self.call("status", "--json", str(pid))
-        process = said["processes"][0]
-        record = (process.get("library") or {}).get("record")
+        record = next(((process.get("library") or {}).get("record") for process in said["processes"]), None)
         if not record:
             return [f"process {pid}: the library is not in it, or its record cannot be read"]
         return [f"process {pid}: {problem}" for problem in record_faults(record, cycles) + helpers_left(pid)]

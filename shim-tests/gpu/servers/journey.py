@@ -1,10 +1,11 @@
 """One program's way: without the library, then with it, both asked before, between and after the checkpoints."""
 
+import subprocess
 import time
 from dataclasses import dataclass, field
 
 from cycles import Broken, Refusal, Tool
-from sessions import Completions, Lines, Missing, Trouble
+from sessions import Completions, Lines, Trouble
 
 
 @dataclass
@@ -107,7 +108,7 @@ class Journey:
         """Never raises for what the program or the tool did wrong."""
         try:
             self.travel(session, arm, expected)
-        except (Trouble, Broken, Refusal) as problem:
+        except (Trouble, Broken, Refusal, OSError, subprocess.SubprocessError) as problem:
             arm.problems.append(str(problem))
         return arm
 
@@ -146,6 +147,3 @@ def verdict(program, stock, shim):
         return "refused", f"with and without the library: {stock.refusal}; harm: {stock.harm}"
     flight = "" if stock.in_flight in ("", "the same") else f"request on its way: {stock.in_flight} ({stock.detail}), without the library too"
     return "ok", flight
-
-
-__all__ = ["Arm", "Journey", "Missing", "open_session", "reference_answers", "verdict"]

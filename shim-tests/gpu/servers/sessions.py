@@ -97,11 +97,17 @@ class Lines(Session):
             except queue.Empty:
                 raise Trouble(f"no answer in time: {self.tail()}") from None
             if line is None:
-                self.process.wait()
-                self.check_lives()
+                self.output_ended()
             if line.startswith(beginnings):
                 return line
             self.output.write(line.encode() + b"\n")
+
+    def output_ended(self):
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            raise Trouble("it has closed its output") from None
+        raise Trouble(f"it ended with {text_of_status(self.process.returncode)}: {self.tail()}")
 
     def ready(self):
         line = self.hear("ready", "missing ")
@@ -113,8 +119,7 @@ class Lines(Session):
             self.process.stdin.write(word.encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            self.process.wait()
-            self.check_lives()
+            self.output_ended()
 
     def ask(self):
         self.say(self.ask_word)
