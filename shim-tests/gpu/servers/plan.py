@@ -75,7 +75,7 @@ def single():
         Program("jax", "JAX", 60, script("jax_host.py"), modules=("jax",), packages=("jax", "jaxlib"), gpu_memory=30),
         Program("cupy", "CuPy", 35, script("cupy_host.py"), modules=("cupy",), packages=("cupy-cuda13x", "cupy-cuda12x")),
         Program("triton", "Triton kernels", 35, script("triton_host.py"), modules=("torch", "triton"), packages=("triton", "torch")),
-        Program("segments-private", "the same, segments that cannot be shared", 40, script("segments.py"), **torch, env=no_sharing),
+        Program("segments-private", "PyTorch, expandable segments that cannot be shared", 40, script("segments.py"), **torch, env=no_sharing),
     ]
 
 

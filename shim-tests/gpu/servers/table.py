@@ -60,19 +60,19 @@ def escaped(text):
 
 
 def rows(programs):
-    yield "| program | version | GPUs | buffer | checkpoint: stock | cudasnap | ratio | restore: stock | cudasnap | ratio | contents | date |"
-    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|---|"
+    yield "| program | version | GPUs | buffer | checkpoint: stock | cudasnap | ratio | restore: stock | cudasnap | ratio | contents | date | machine |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|---|---|"
     for program, run in programs:
         if program["outcome"] in NOT_RUN:
             continue
         version = ", ".join(f"{name} {number}" for name, number in program["versions"].items())
-        cells = [program["title"], version, str(program["gpus"]), buffer(program), *times(program), contents(program), run["date"]]
+        cells = [program["title"], version, str(program["gpus"]), buffer(program), *times(program), contents(program), run["date"], run["device"]]
         yield "| " + " | ".join(escaped(cell) for cell in cells) + " |"
 
 
 def remarks(programs):
     """What is below the table: machines, refusals in the driver's words, what did not run and why."""
-    machines = {f"{run['date']}: {run['device']}, driver {run['driver']}, {run['machine']}, {run['cudasnap']}" for _, run in programs}
+    machines = {f"{run['device']}, {run['date']}: driver {run['driver']}, {run['machine']}, {run['cudasnap']}" for _, run in programs}
     yield from sorted(machines)
     for program, _ in programs:
         if program["outcome"] not in NOT_RUN and program["why"]:
