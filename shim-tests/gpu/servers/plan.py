@@ -104,7 +104,7 @@ def simulated(simapp):
         Program("lines", "simapp", 8, command, **words),
         Program("reference", "simapp, compared with one that nobody checkpoints", 8, command, **words, reference=True),
         Program("tree", "two simapps below a parent", 10, script("sim_workers.py", simapp, "64"), tree=True, **small),
-        Program("stream", "an HTTP server over simapp", 20, script("sim_http.py", simapp, "16", "{port}"), tree=True, http=True, **small),
+        Program("stream", "an HTTP server over simapp", 20, script("sim_http.py", simapp, "4", "{port}"), tree=True, http=True, **small),
         Program("refused", "simapp, a driver that refuses", 6, command, **words, env=refuse),
         Program("absent", "a package that is not there", 6, command, modules=("no_such_module",), **words),
         Program("two-gpus", "more GPUs than there are", 6, command, gpus=64, **words),
