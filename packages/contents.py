@@ -9,7 +9,7 @@ from typing import NamedTuple
 import notices
 from floor import ROOT, read
 
-SUMMARY = "Makes NVIDIA's CUDA checkpoint and restore fast inside unmodified programs"
+SUMMARY = "Fast checkpoint and restore of CUDA programs, unmodified"
 DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/cudasnap",

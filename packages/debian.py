@@ -54,7 +54,7 @@ def of_library(built, tree):
     """Name and bytes of the library's package."""
     name = name_of_library(built)
     files = {f"usr/{path}": file for path, file in tree.items()} | documents(built, name)
-    about = f"{contents.SUMMARY}: the library\n This build of it; others can be installed beside it."
+    about = f"{contents.SUMMARY} (library)\n This build of it; others can be installed beside it."
     prerm = floor.read(os.path.join(floor.HERE, "debian", "prerm")).replace("@LIBRARY@", f"/usr/{built.place}")
     return package(built, name, "libs", f"libc6 (>= {floor.GLIBC})", about, files, {"prerm": File(prerm.encode(), 0o755)})
 
@@ -80,7 +80,7 @@ def package(built, name, section, depends, about, files, scripts):
     control = f"""Package: {name}
 Version: {built.version}
 Architecture: amd64
-Maintainer: The cudasnap developers <{built.repository}>
+Maintainer: The cudasnap authors <{built.repository}>
 Installed-Size: {-(-size // 1024)}
 Depends: {depends}
 Section: {section}

@@ -10,7 +10,7 @@ NAMES = re.compile(r"^(LICEN[SC]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)", re.IGNOR
 HEAD = """What is linked into libcudasnap.so and cudasnap beside their own code, and under which licences.
 
 Rust's standard library: MIT or Apache-2.0 (the texts are in LICENSE-MIT's and LICENSE-APACHE's words), copyright the Rust project
-contributors; https://www.rust-lang.org. LLVM's libunwind: Apache-2.0 with LLVM exceptions, copyright its contributors;
+contributors; https://www.rust-lang.org; the crates in it, and their licences, are in COPYRIGHT-library.html of that toolchain. LLVM's libunwind: Apache-2.0 with LLVM exceptions, copyright its contributors;
 https://llvm.org. A few start-up functions of the GNU C library, with the permission that its licence gives for that.
 """
 
@@ -33,8 +33,7 @@ def linked(metadata):
     """Crates that library and tool depend on, but for ours and for what only the build needs."""
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    ours = [name for name in ("cudasnap", "cudasnap-cli") if name]
-    todo = [key for key, package in packages.items() if package["name"] in ours]
+    todo = [key for key, package in packages.items() if package["name"] in ("cudasnap", "cudasnap-cli")]
     seen = set(todo)
     while todo:
         for below in nodes[todo.pop()]["deps"]:
