@@ -134,7 +134,10 @@ pub fn files_below(top: &Path) -> Vec<String> {
     files
 }
 
-/// A folder with a C library, a shell and what else is named, and nothing more: to `chroot` into.
+/// All parts of a C library that are always there, beside the one that programs name.
+const GLIBC: [&str; 4] = ["libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"];
+
+/// A folder with a C library and these programs, and nothing more: for [`inside`].
 ///
 /// # Panics
 /// When something cannot be copied.
@@ -145,13 +148,29 @@ pub fn bare_root(programs: &[&str]) -> Folder {
         let text = done(Command::new("ldd").arg(program));
         let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
         for file in libraries.chain([*program]) {
-            copy_into(root.path(), Path::new(file));
+            let file = Path::new(file);
+            copy_into(root.path(), file);
+            if file.ends_with("libc.so.6") {
+                for part in GLIBC {
+                    copy_into(root.path(), &file.with_file_name(part));
+                }
+            }
         }
     }
     for folder in ["proc", "dev", "tmp"] {
         std::fs::create_dir_all(root.file(folder)).expect("a folder");
     }
     root
+}
+
+/// A command in that root, which has a `/proc` for as long as the command runs. It takes the place of the process that is started.
+#[must_use]
+pub fn inside(root: &Folder, command: &[&str]) -> Command {
+    let script = "mount -t proc proc \"$0/proc\"; exec chroot \"$0\" \"$@\"";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-euc", script]);
+    unshare.arg(root.path()).args(command);
+    unshare
 }
 
 /// A file to the same path below another root.

@@ -11,6 +11,7 @@ __all__ = ["library"]
 def library() -> Path:
     """The absolute path of libcudasnap.so, for LD_PRELOAD."""
     for file in metadata.files("cudasnap") or []:
-        if file.name == "libcudasnap.so":
-            return Path(file.locate()).resolve()
-    raise FileNotFoundError("libcudasnap.so does not belong to this installation of cudasnap: install it again")
+        path = Path(file.locate())
+        if path.name == "libcudasnap.so" and path.is_file():
+            return path.resolve()
+    raise FileNotFoundError("libcudasnap.so is not there: `pip install --target` leaves out what is no module; install without it")
