@@ -9,9 +9,10 @@ OURS = re.compile(r"^cudasnap(-|$)")
 NAMES = re.compile(r"^(LICEN[SC]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)", re.IGNORECASE)
 HEAD = """What is linked into libcudasnap.so and cudasnap beside their own code, and under which licences.
 
-Rust's standard library: MIT or Apache-2.0 (the texts are in LICENSE-MIT's and LICENSE-APACHE's words), copyright the Rust project
-contributors; https://www.rust-lang.org; the crates in it, and their licences, are in COPYRIGHT-library.html of that toolchain. LLVM's libunwind: Apache-2.0 with LLVM exceptions, copyright its contributors;
-https://llvm.org. A few start-up functions of the GNU C library, with the permission that its licence gives for that.
+Rust's standard library: MIT or Apache-2.0 (the texts are those of LICENSE-MIT and LICENSE-APACHE), copyright the Rust project
+contributors; https://www.rust-lang.org. The crates in it, and their licences, are in COPYRIGHT-library.html of that toolchain.
+LLVM's libunwind: Apache-2.0 with LLVM exceptions, copyright its contributors; https://llvm.org. A few start-up functions of the GNU C
+library, with the permission that its licence gives for that.
 """
 
 
