@@ -4,12 +4,14 @@
 //! command. What the driver expects in that file is not public, so NVIDIA's own tool is preferred where it is installed beside
 //! this one; otherwise the file is an empty memfd. No driver of that age was at hand: neither way is tested against one.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::{memfd_create, MemfdFlags};
 
 use crate::driver::kernel_driver_version;
 use crate::links::NAME;
@@ -75,14 +77,9 @@ impl JobFile {
     /// # Errors
     /// The kernel refuses the memfd.
     pub fn new() -> io::Result<Self> {
-        let name = CString::new("cuda-checkpoint-job")?;
-        // SAFETY: the name is valid for the call. No close-on-exec: the program and its children need it.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        // The system call: libc's function is newer (2.27) than the oldest glibc that packages run with. No close-on-exec: the
+        // program and its children need it.
+        let file = memfd_create("cuda-checkpoint-job", MemfdFlags::empty())?;
         Ok(JobFile { file })
     }
 

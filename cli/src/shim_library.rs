@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 pub const FILE: &str = "libcudasnap.so";
 /// Environment variable that names the library's file.
 pub const VARIABLE: &str = "CUDASNAP_LIB";
+/// The version, part of the path where several live side by side: a process that was moved to another host needs the same file
+/// at the same path.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Packages (`packages/floor.py`) say which build of the library belongs to this tool: the first digits of its build id.
+const BUILD: Option<&str> = option_env!("CUDASNAP_BUILD");
 
 /// Finds the library: at [`VARIABLE`], beside this program, in the folders where packages put libraries.
 ///
@@ -20,6 +25,7 @@ pub fn find() -> Result<PathBuf, String> {
     search(
         std::env::var_os(VARIABLE),
         folder.as_deref(),
+        BUILD,
         &Path::is_file,
     )
 }
@@ -27,6 +33,7 @@ pub fn find() -> Result<PathBuf, String> {
 fn search(
     named: Option<OsString>,
     beside: Option<&Path>,
+    build: Option<&str>,
     is_file: &dyn Fn(&Path) -> bool,
 ) -> Result<PathBuf, String> {
     if let Some(named) = named.filter(|named| !named.is_empty()) {
@@ -45,7 +52,7 @@ fn search(
             ))
         };
     }
-    let candidates = candidates(beside);
+    let candidates = candidates(beside, build);
     candidates
         .iter()
         .find(|path| is_file(path))
@@ -62,25 +69,23 @@ fn search(
         })
 }
 
-/// Beside the program (a build, a wheel), in the library folder beside its `bin`, and in those of the system.
-fn candidates(beside: Option<&Path>) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = Vec::new();
-    if let Some(beside) = beside {
-        folders.push(beside.to_path_buf());
-        if let Some(above) = beside.parent() {
-            folders.extend([above.join("lib/cudasnap"), above.join("lib")]);
-        }
+/// Beside the program (a build), in the library folder beside its `bin` (a package), and in those of the system.
+fn candidates(beside: Option<&Path>, build: Option<&str>) -> Vec<PathBuf> {
+    let own = build.map(|build| format!("{VERSION}-{build}"));
+    let below = |lib: &Path| {
+        let shared = lib.join("cudasnap");
+        let mine = own.as_ref().map(|own| shared.join(own));
+        mine.into_iter().chain([shared, lib.to_path_buf()])
+    };
+    let mut folders: Vec<PathBuf> = beside.map(Path::to_path_buf).into_iter().collect();
+    if let Some(above) = beside.and_then(Path::parent) {
+        folders.extend(below(&above.join("lib")));
     }
-    // The version is in the path where several versions live side by side: a process that was moved to another host needs the
-    // same file at the same path.
-    folders.push(concat!("/opt/cudasnap/", env!("CARGO_PKG_VERSION")).into());
-    let system = [
-        "/usr/local/lib/cudasnap",
-        "/usr/local/lib",
-        "/usr/lib/cudasnap",
-        "/usr/lib",
-    ];
-    folders.extend(system.map(PathBuf::from));
+    let versions = own.iter().map(String::as_str).chain([VERSION]);
+    folders.extend(versions.map(|name| Path::new("/opt/cudasnap").join(name)));
+    for lib in ["/usr/local/lib", "/usr/lib"] {
+        folders.extend(below(Path::new(lib)));
+    }
     folders.iter().map(|folder| folder.join(FILE)).collect()
 }
 
@@ -90,7 +95,13 @@ mod tests {
 
     fn found(named: Option<&str>, beside: &str, files: &[&str]) -> Result<PathBuf, String> {
         let is_file = |path: &Path| files.iter().any(|file| Path::new(file) == path);
-        search(named.map(OsString::from), Some(Path::new(beside)), &is_file)
+        let build = Some("c0ffee123456");
+        search(
+            named.map(OsString::from),
+            Some(Path::new(beside)),
+            build,
+            &is_file,
+        )
     }
 
     #[test]
@@ -118,10 +129,38 @@ mod tests {
                 Path::new(files[first])
             );
         }
-        let error = found(None, "/b/bin", &[]).unwrap_err();
+        let error = found(
+            None,
+            "/b/bin",
+            &["/b/lib/cudasnap/0.0.1-c0ffee/libcudasnap.so"],
+        )
+        .unwrap_err();
         assert!(
             error.contains("/b/lib/cudasnap/libcudasnap.so") && error.contains(VARIABLE),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_package_finds_the_build_that_came_with_it() {
+        let own = format!("{VERSION}-c0ffee123456");
+        for prefix in [
+            "/b/lib/cudasnap",
+            "/opt/cudasnap",
+            "/usr/local/lib/cudasnap",
+            "/usr/lib/cudasnap",
+        ] {
+            let mine = format!("{prefix}/{own}/{FILE}");
+            let other = format!("{prefix}/{VERSION}-decaf0123456/{FILE}");
+            let plain = format!("{prefix}/{FILE}");
+            let files = [&*other, &*plain, &*mine];
+            assert_eq!(found(None, "/b/bin", &files).unwrap(), Path::new(&mine));
+            assert!(found(None, "/b/bin", &files[..1]).is_err());
+        }
+        let without = candidates(Some(Path::new("/b/bin")), None);
+        assert!(without
+            .iter()
+            .all(|path| !path.to_string_lossy().contains("c0ffee")));
+        assert_eq!(without.len(), 8);
     }
 }

@@ -1,55 +1,28 @@
 //! The library as a file, and in programs that have nothing to do with CUDA.
 
-use std::path::Path;
 use std::process::{Command, Output};
 
+use cudasnap_shim_tests::elf::Facts;
 use cudasnap_shim_tests::shimmed::library;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::elf::{FileHeader, ProgramHeader};
 use object::{elf, Endianness, Object, ObjectSection, ObjectSymbol};
 
 /// The newest version of glibc that the library may need when it is built where this runs (Debian 12: 2.36). Releases are
-/// built with a lower floor.
+/// built with a lower floor (packages.rs).
 const GLIBC_FLOOR: (u32, u32) = (2, 36);
 const EXPORTS: [&str; 3] = ["cudasnap_record", "mmap", "mmap64"];
 const NEEDED: [&str; 2] = ["ld-linux-x86-64.so.2", "libc.so.6"];
 
-fn exported(path: &Path) -> Vec<String> {
-    let bytes = std::fs::read(path).unwrap();
-    let file = object::File::parse(&*bytes).unwrap();
-    let defined = file
-        .dynamic_symbols()
-        .filter(|symbol| symbol.is_definition());
-    let mut names: Vec<String> = defined
-        .map(|symbol| symbol.name().unwrap().to_string())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn it_exports_what_is_written_down_and_needs_no_more() {
-    assert_eq!(exported(&library()), EXPORTS);
+    let facts = Facts::of(&library());
+    assert_eq!(facts.exports, EXPORTS);
+    assert_eq!(facts.needed, NEEDED);
+    // Never unloaded: helpers run its text and libcuda's slots point to it.
+    assert_ne!(facts.flags & u64::from(elf::DF_1_NODELETE), 0);
     let bytes = std::fs::read(library()).unwrap();
     let header = elf::FileHeader64::<Endianness>::parse(&*bytes).unwrap();
     let endian = header.endian().unwrap();
-    let mut needed = Vec::new();
-    let sections = header.sections(endian, &*bytes).unwrap();
-    let (entries, link) = sections.dynamic(endian, &*bytes).unwrap().unwrap();
-    let strings = sections.strings(endian, &*bytes, link).unwrap();
-    for entry in entries
-        .iter()
-        .filter(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED))
-    {
-        needed.push(String::from_utf8(entry.string(endian, strings).unwrap().to_vec()).unwrap());
-    }
-    needed.sort();
-    assert_eq!(needed, NEEDED);
-    // Never unloaded: helpers run its text and libcuda's slots point to it.
-    let flags = entries
-        .iter()
-        .find(|entry| entry.tag32(endian) == Some(elf::DT_FLAGS_1));
-    let flags = flags.map_or(0, |entry| entry.d_val(endian));
-    assert_ne!(flags & u64::from(elf::DF_1_NODELETE), 0);
     let headers = header.program_headers(endian, &*bytes).unwrap();
     assert!(headers
         .iter()
@@ -58,28 +31,8 @@ fn it_exports_what_is_written_down_and_needs_no_more() {
 
 #[test]
 fn it_needs_no_newer_glibc_than_is_written_down() {
-    let bytes = std::fs::read(library()).unwrap();
-    let header = elf::FileHeader64::<Endianness>::parse(&*bytes).unwrap();
-    let endian = header.endian().unwrap();
-    let sections = header.sections(endian, &*bytes).unwrap();
-    let (mut needs, link) = sections.gnu_verneed(endian, &*bytes).unwrap().unwrap();
-    let strings = sections.strings(endian, &*bytes, link).unwrap();
-    let mut seen = 0;
-    while let Some((_, mut versions)) = needs.next().unwrap() {
-        while let Some(version) = versions.next().unwrap() {
-            let name = String::from_utf8_lossy(version.name(endian, strings).unwrap()).into_owned();
-            let number = name
-                .strip_prefix("GLIBC_")
-                .unwrap_or_else(|| panic!("{name}: a private version"));
-            let mut parts = number
-                .split('.')
-                .map(|part| part.parse::<u32>().expect(&name));
-            let wanted = (parts.next().unwrap(), parts.next().unwrap());
-            assert!(wanted <= GLIBC_FLOOR, "{name}");
-            seen += 1;
-        }
-    }
-    assert!(seen > 0);
+    let facts = Facts::of(&library());
+    assert!(facts.glibc() <= GLIBC_FLOOR, "{:?}", facts.versions);
 }
 
 /// An executable or library that exported `mmap` by mistake would interpose itself.
@@ -96,7 +49,7 @@ fn nothing_else_that_is_built_exports_mmap() {
             continue;
         }
         assert!(
-            !exported(&path).iter().any(|name| name == "mmap"),
+            !Facts::of(&path).exports.iter().any(|name| name == "mmap"),
             "{}",
             path.display()
         );

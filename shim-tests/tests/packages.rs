@@ -1,0 +1,421 @@
+//! What `scripts/package` built: the files themselves, and each package installed into a root of its own, where the tool must find the
+//! library that came with it and a program must be checkpointed under it. `scripts/test` builds the packages, then runs these.
+
+mod packages {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    use cudasnap_shim_tests::elf::Facts;
+    use cudasnap_shim_tests::folder::Folder;
+    use cudasnap_shim_tests::package::{bare_root, done, files_below, inside, package, Installed};
+    use cudasnap_shim_tests::shimmed::library;
+    use cudasnap_shim_tests::simdriver::{repository, SimDriver};
+    use cudasnap_shim_tests::tool::{binary, Said};
+    use object::elf::DF_1_NODELETE;
+
+    /// The oldest glibc that they run with (`packages/floor.py`).
+    const GLIBC: (u32, u32) = (2, 17);
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    /// What belongs to glibc of that time, and is there in every later one too.
+    const LIBRARY_NEEDS: [&str; 4] = [
+        "ld-linux-x86-64.so.2",
+        "libc.so.6",
+        "libdl.so.2",
+        "libpthread.so.0",
+    ];
+
+    /// What the tool may need besides.
+    const TOOL_NEEDS: [&str; 2] = ["libm.so.6", "librt.so.1"];
+
+    fn sh(script: &str, arguments: &[&Path]) -> String {
+        done(
+            Command::new("sh")
+                .args(["-euc", script, "sh"])
+                .args(arguments),
+        )
+    }
+
+    fn tarball(folder: &Folder) -> Installed {
+        let file = package("cudasnap-", ".tar.gz");
+        sh(
+            "tar -C \"$2\" --strip-components=1 -xf \"$1\"",
+            &[&file, folder.path()],
+        );
+        Installed::below(folder.path())
+    }
+
+    /// The folder that carries version and build of the library that lies in it.
+    fn versioned(library: &Path) -> String {
+        let folder = library.parent().unwrap().file_name().unwrap();
+        folder.to_string_lossy().into_owned()
+    }
+
+    /// Tool and library of a package are of one build, and they work.
+    fn works(installed: &Installed, prefix: &Path) {
+        let said = done(&mut installed.tool(&["--version"]));
+        assert_eq!(said.trim(), format!("cudasnap {VERSION}"));
+        let library = installed.library();
+        assert!(
+            library.starts_with(prefix.canonicalize().unwrap()),
+            "{library:?}"
+        );
+        let build = &Facts::of(&library).build_id[..12];
+        assert_eq!(versioned(&library), format!("{VERSION}-{build}"));
+        installed.checkpoints(&SimDriver::build(false));
+    }
+
+    /// All that every package has beside tool, library and licences.
+    fn has_pages_and_completions(files: &[String], zsh: &str) {
+        for page in ["cudasnap.1", "cudasnap-run.1", "cudasnap-checkpoint.1"] {
+            assert!(
+                files
+                    .iter()
+                    .any(|file| file.contains(&format!("share/man/man1/{page}"))),
+                "{page}"
+            );
+        }
+        for file in [
+            "share/bash-completion/completions/cudasnap",
+            "share/fish/vendor_completions.d/cudasnap.fish",
+            zsh,
+        ] {
+            assert!(files.iter().any(|other| other.ends_with(file)), "{file}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn they_run_with_the_oldest_glibc_that_is_written_down() {
+        let folder = Folder::in_target();
+        let installed = tarball(&folder);
+        let packaged = Facts::of(&installed.library());
+        assert_eq!(packaged.needed, LIBRARY_NEEDS);
+        let tool = Facts::of(&folder.file("bin/cudasnap"));
+        assert!(
+            tool.needed
+                .iter()
+                .all(|name| LIBRARY_NEEDS.contains(&&**name) || TOOL_NEEDS.contains(&&**name)),
+            "{:?}",
+            tool.needed
+        );
+        for facts in [packaged, tool] {
+            assert!(facts.glibc() <= GLIBC, "{:?}", facts.versions);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_library_exports_what_the_usual_build_exports() {
+        let folder = Folder::in_target();
+        let packaged = Facts::of(&tarball(&folder).library());
+        let usual = Facts::of(&library());
+        assert_eq!(packaged.exports, usual.exports);
+        assert_eq!(packaged.flags, usual.flags);
+        assert_ne!(packaged.flags & u64::from(DF_1_NODELETE), 0);
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn nothing_in_them_tells_where_they_were_built() {
+        let folder = Folder::in_target();
+        let library = tarball(&folder).library();
+        let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME"));
+        let places = [
+            repository().to_string_lossy().into_owned(),
+            format!("{}/", home.unwrap()),
+        ];
+        for file in [library, folder.file("bin/cudasnap")] {
+            let bytes = std::fs::read(&file).unwrap();
+            for place in &places {
+                let is_there = bytes
+                    .windows(place.len())
+                    .any(|part| part == place.as_bytes());
+                assert!(!is_there, "{place} is in {file:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_sums_are_those_of_all_files() {
+        let dist = repository().join("dist");
+        sh(
+            "cd \"$1\"; sha256sum --strict --quiet -c SHA256SUMS",
+            &[&dist],
+        );
+        let sums = std::fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
+        let mut named: Vec<&str> = sums.lines().map(|line| &line[66..]).collect();
+        named.push("SHA256SUMS");
+        named.sort_unstable();
+        assert_eq!(files_below(&dist), named);
+        assert_eq!(named.len(), 5);
+    }
+
+    /// The same sources make the same bytes, packing included: the tool and the library are built already.
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn packing_them_again_makes_the_same_files() {
+        let again = Folder::in_target();
+        done(
+            Command::new(repository().join("scripts/package"))
+                .arg("--out")
+                .arg(again.path().join("dist")),
+        );
+        let sums = |folder: PathBuf| std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+        assert_eq!(
+            sums(again.path().join("dist")),
+            sums(repository().join("dist"))
+        );
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_tarball_works_from_any_folder() {
+        let folder = Folder::in_target();
+        let installed = tarball(&folder);
+        works(&installed, folder.path());
+        let files = installed.files();
+        has_pages_and_completions(&files, "share/zsh/site-functions/_cudasnap");
+        for text in [
+            "README.md",
+            "LICENSE-MIT",
+            "LICENSE-APACHE",
+            "THIRD-PARTY.txt",
+        ] {
+            assert!(
+                files.contains(&format!("share/doc/cudasnap/{text}")),
+                "{text}"
+            );
+        }
+    }
+
+    /// Unpacked over an installation with another build: both libraries are there, and the tool takes its own.
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_tarball_leaves_other_builds_alone() {
+        let folder = Folder::in_target();
+        let other = folder.write("lib/cudasnap/0.0.9-0123456789ab/libcudasnap.so", "other");
+        let installed = tarball(&folder);
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "other");
+        works(&installed, folder.path());
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_wheel_works_and_goes_without_a_trace() {
+        let folder = Folder::in_target();
+        let venv = folder.file("venv");
+        sh("python3 -m venv \"$1\"", &[&venv]);
+        let before = files_below(&venv);
+        let wheel = package("cudasnap-", ".whl");
+        let install = "\"$1/bin/python\" -m pip install --quiet --no-compile --no-index \"$2\"";
+        sh(install, &[&venv, &wheel]);
+        let installed = Installed::below(&venv);
+        works(&installed, &venv);
+        has_pages_and_completions(&installed.files(), "share/zsh/site-functions/_cudasnap");
+        let told = sh("\"$1/bin/python\" -B -m cudasnap", &[&venv]);
+        assert_eq!(Path::new(told.trim()), installed.library());
+        sh(
+            "\"$1/bin/python\" -m pip uninstall --quiet --yes cudasnap",
+            &[&venv],
+        );
+        assert_eq!(files_below(&venv), before);
+    }
+
+    /// `pip install --target` keeps modules and programs alone: who asks for the library is told.
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn where_pip_leaves_the_library_out_the_module_says_so() {
+        let folder = Folder::in_target();
+        let wheel = package("cudasnap-", ".whl");
+        let install =
+            "python3 -m pip install --quiet --no-compile --no-index --target \"$1\" \"$2\"";
+        sh(install, &[folder.path(), &wheel]);
+        let mut asked = Command::new("python3");
+        asked.args(["-B", "-m", "cudasnap"]).current_dir("/");
+        let said = Said::by(asked.env("PYTHONPATH", folder.path()));
+        assert_eq!((said.code, &*said.stdout), (1, ""), "{said:?}");
+        assert!(
+            said.stderr
+                .starts_with("cudasnap: libcudasnap.so is not there: "),
+            "{said:?}"
+        );
+    }
+
+    /// A root that dpkg believes to have Debian's C library in it, and that has a real one.
+    fn debian_root() -> Folder {
+        let root = bare_root(&[
+            "/bin/sh",
+            "/bin/grep",
+            "/bin/sleep",
+            "/usr/bin/cut",
+            "/usr/bin/stat",
+            "/usr/bin/tr",
+        ]);
+        root.write(
+            "var/lib/dpkg/status",
+            "Package: libc6\nStatus: install ok installed\nMaintainer: x\nArchitecture: amd64\nVersion: 2.17\nDescription: x\n\n",
+        );
+        for folder in ["info", "updates", "triggers"] {
+            std::fs::create_dir_all(root.file(&format!("var/lib/dpkg/{folder}"))).unwrap();
+        }
+        root
+    }
+
+    /// dpkg on that root, with its `/proc` mounted for as long as it runs.
+    fn dpkg(root: &Folder, arguments: &[&str]) -> Command {
+        let script = "mount -t proc proc \"$0/proc\"; exec dpkg --force-not-root --root=\"$0\" --log=\"$0/dpkg.log\" \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-euc", script]);
+        command.arg(root.path()).args(arguments);
+        command
+    }
+
+    fn deb(begin: &str) -> String {
+        package(begin, "_amd64.deb").to_string_lossy().into_owned()
+    }
+
+    /// The same packages as another version and another build would be.
+    fn next_version(folder: &Folder) -> [String; 2] {
+        let script = "next=$1/$2; dpkg-deb -R \"$3\" \"$next\"; cd \"$next\"\n\
+            for old in usr/lib/cudasnap/*; do [ ! -e \"$old\" ] || mv \"$old\" usr/lib/cudasnap/9.9.9-feedfacecafe; done\n\
+            sed -i \"s/^Version: .*/Version: 9.9.9/; s/libcudasnap-[^ ]* (= .*)/libcudasnap-9.9.9-feedfacecafe (= 9.9.9)/;\
+                s/^Package: libcudasnap.*/Package: libcudasnap-9.9.9-feedfacecafe/\" DEBIAN/control\n\
+            [ ! -d usr/share/doc/libcudasnap-* ] || mv usr/share/doc/libcudasnap-* usr/share/doc/libcudasnap-9.9.9-feedfacecafe\n\
+            rm DEBIAN/md5sums; dpkg-deb --root-owner-group -b . \"$next.deb\" >/dev/null";
+        ["libcudasnap-", "cudasnap_"].map(|name| {
+            sh(
+                script,
+                &[folder.path(), Path::new(name), Path::new(&deb(name))],
+            );
+            folder
+                .file(&format!("{name}.deb"))
+                .to_string_lossy()
+                .into_owned()
+        })
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_debian_packages_work() {
+        let root = debian_root();
+        let debs = [deb("libcudasnap-"), deb("cudasnap_")];
+        done(&mut dpkg(&root, &["-i", &debs[0], &debs[1]]));
+        let prefix = root.file("usr");
+        works(&Installed::below(&prefix), &prefix);
+        let files = files_below(&prefix);
+        has_pages_and_completions(&files, "share/zsh/vendor-completions/_cudasnap");
+        assert!(files.contains(&"share/doc/cudasnap/copyright".to_string()));
+        // With nothing around them but the C library.
+        let tool = ["/usr/bin/cudasnap", "--version"];
+        let said = done(&mut inside(&root, &tool));
+        assert_eq!(said.trim(), format!("cudasnap {VERSION}"));
+        let under = [tool[0], "run", "--require", "--", "/bin/sh", "-c"];
+        let preload = done(inside(&root, &under).arg("echo $LD_PRELOAD"));
+        let file = preload.trim().trim_start_matches('/');
+        assert!(
+            preload.starts_with("/usr/lib/cudasnap/") && root.file(file).exists(),
+            "{preload}"
+        );
+        assert_eq!(done(&mut dpkg(&root, &["--verify"])), "");
+        done(&mut dpkg(&root, &["-r", "cudasnap", &name_in(&debs[0])]));
+        let left = files_below(&prefix);
+        assert!(
+            !left.iter().any(|file| file.contains("cudasnap")),
+            "{left:?}"
+        );
+    }
+
+    /// A package's name, from the name of its file.
+    fn name_in(deb: &str) -> String {
+        let file = Path::new(deb).file_name().unwrap().to_string_lossy();
+        file.split('_').next().unwrap().to_string()
+    }
+
+    /// A child of the test, ended with it.
+    struct Running(std::process::Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn a_debian_upgrade_leaves_the_library_of_running_programs_until_they_end() {
+        let root = debian_root();
+        let (old, new) = ([deb("libcudasnap-"), deb("cudasnap_")], Folder::in_target());
+        let next = next_version(&new);
+        done(&mut dpkg(&root, &["-i", &old[0], &old[1]]));
+        let library = Installed::below(&root.file("usr")).library();
+        let top = root.path().canonicalize().unwrap();
+        let there = Path::new("/").join(library.strip_prefix(top).unwrap());
+        let command = "/usr/bin/cudasnap run --require -- /bin/sleep 600";
+        let command: Vec<&str> = command.split(' ').collect();
+        let sleeper = Running(inside(&root, &command).spawn().unwrap());
+        let maps = format!("/proc/{}/maps", sleeper.0.id());
+        cudasnap_shim_tests::tool::until("the library in the program", || {
+            std::fs::read_to_string(&maps)
+                .unwrap()
+                .contains("libcudasnap.so")
+        });
+        done(&mut dpkg(&root, &["-i", &next[0], &next[1]]));
+        assert!(library.exists(), "{there:?}");
+        assert!(root
+            .file("usr/lib/cudasnap/9.9.9-feedfacecafe/libcudasnap.so")
+            .exists());
+        let remove = || Said::by(&mut dpkg(&root, &["-r", &name_in(&old[0])]));
+        let refused = remove();
+        assert_ne!(refused.code, 0, "{refused:?}");
+        let words = format!("{} is in use by: {} (", there.display(), sleeper.0.id());
+        assert!(refused.stderr.contains(&words), "{words}: {refused:?}");
+        assert!(library.exists());
+        drop(sleeper);
+        let removed = remove();
+        assert_eq!(removed.code, 0, "{removed:?}");
+        assert!(!library.exists());
+    }
+
+    /// `cargo install --path cli`: the tool alone. It says where it looks for the library, and takes one that it is told.
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn cargo_installs_the_tool_which_says_what_it_misses() {
+        let folder = Folder::in_target();
+        let mut install = Command::new(env!("CARGO"));
+        install.args(["install", "--quiet", "--locked", "--offline", "--no-track"]);
+        install.args(["--path", "cli", "--root"]).arg(folder.path());
+        // Where the release build is already.
+        let target = binary().ancestors().nth(2).unwrap().to_path_buf();
+        install
+            .current_dir(repository())
+            .env("CARGO_TARGET_DIR", target);
+        done(&mut install);
+        let tool = folder.path().canonicalize().unwrap().join("bin/cudasnap");
+        let root = bare_root(&[
+            "/bin/sh",
+            tool.to_str().unwrap(),
+            library().to_str().unwrap(),
+        ]);
+        let tool_path = tool.to_str().unwrap();
+        let run = |variable: &str| {
+            let command = [tool_path, "run", "--dry-run", "--require", "--", "/bin/sh"];
+            Said::by(inside(&root, &command).env("CUDASNAP_LIB", variable))
+        };
+        let without = run("");
+        assert_eq!(without.code, 4, "{without:?}");
+        let beside = tool
+            .ancestors()
+            .nth(2)
+            .unwrap()
+            .join("lib/cudasnap/libcudasnap.so");
+        for place in [beside.to_str().unwrap(), "/opt/cudasnap/", "CUDASNAP_LIB"] {
+            assert!(without.stdout.contains(place), "{place}: {without:?}");
+        }
+        let named = run(library().to_str().unwrap());
+        assert_eq!(named.code, 0, "{named:?}");
+        let said = done(Command::new(&tool).arg("--version"));
+        assert_eq!(said.trim(), format!("cudasnap {VERSION}"));
+    }
+}
