@@ -80,11 +80,20 @@ def library(built):
 def documents(metadata):
     """What people read: the texts of the repository, and the licences of what is linked in."""
     tree = {f"share/doc/cudasnap/{name}": File(data(os.path.join(ROOT, name))) for name in DOCUMENTS}
-    for name in os.listdir(os.path.join(ROOT, "docs")):
-        if name.endswith(".md"):
-            tree[f"share/doc/cudasnap/docs/{name}"] = File(data(os.path.join(ROOT, "docs", name)))
+    for path in below("docs"):
+        if path.endswith(".md") and not path.startswith("docs/runs/"):
+            tree[f"share/doc/cudasnap/{path}"] = File(data(os.path.join(ROOT, path)))
+    for path in below("examples"):
+        mode = 0o755 if os.access(os.path.join(ROOT, path), os.X_OK) else 0o644
+        tree[f"share/doc/cudasnap/{path}"] = File(data(os.path.join(ROOT, path)), mode)
     tree["share/doc/cudasnap/THIRD-PARTY.txt"] = File(notices.text(metadata).encode())
     return tree
+
+
+def below(folder):
+    """Files below a folder of the repository, by their paths in it."""
+    for place, _, names in os.walk(os.path.join(ROOT, folder)):
+        yield from (os.path.relpath(os.path.join(place, name), ROOT) for name in names)
 
 
 def packed(file):
