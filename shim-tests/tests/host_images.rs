@@ -532,7 +532,8 @@ fn stopped_and_moved(subject: &mut Subject, folder: &Folder, direction: &str, pe
     if direction == "restore" {
         subject.must("checkpoint");
     }
-    let mut step = subject.begin(direction, &[]);
+    // Slow enough that it is not over before it is stopped, fast enough that helpers stay: 4 ms for each copy.
+    let mut step = subject.begin(direction, &[("CUDASIM_DMA_GBPS", "0.5")]);
     wait_until_copied(subject, direction, percent);
     let helpers = stop_with_helpers(subject);
     let image = subject.dump(folder);
@@ -542,10 +543,12 @@ fn stopped_and_moved(subject: &mut Subject, folder: &Folder, direction: &str, pe
     image.bring_back(&[]);
     subject.found_again();
     subject.release();
-    // Its caller is gone: the driver fails the phase by itself.
-    subject.must("state");
+    // Its caller is gone: the driver fails the phase by itself, once it sees that.
     if direction == "restore" {
+        wait_for_state(subject, "checkpointed");
         subject.must("restore");
+    } else {
+        wait_for_state(subject, "locked");
     }
     subject.must("unlock");
     assert_eq!(subject.wrong_words(), 0);
@@ -554,6 +557,18 @@ fn stopped_and_moved(subject: &mut Subject, folder: &Folder, direction: &str, pe
         shim.expect_no_helper_after(SOON);
         // On a busy machine a helper may be late at times; one that is taken to live for ever is late in each of five phases.
         assert!(shim.steps(Step::HelperLate) < late + 4);
+    }
+}
+
+fn wait_for_state(subject: &Subject, state: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let now = subject.control("state", &[]);
+        if now.code == 0 && now.stdout.contains(state) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not {state}: {}", now.stdout);
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
