@@ -49,7 +49,8 @@ fn make(options: &Options) -> Result<(), String> {
         None => print!("{tables}"),
     }
     if let Some(path) = &options.merged {
-        let text = serde_json::to_string_pretty(&measured).map_err(|error| error.to_string())?;
+        // Not for the eye: with a line for each figure it would be three times as long.
+        let text = serde_json::to_string(&measured).map_err(|error| error.to_string())?;
         put(path, &(text + "\n"))?;
     }
     if let Some(folder) = &options.plots {
