@@ -3,6 +3,7 @@
 use cudasnap_wire::{Choice, Strategy};
 
 use super::kernel::{Copy, Flush, Kernel};
+use super::plan::{PART, SHORTEST_PART, SHORT_PART};
 
 /// Most ways that take turns in one phase.
 pub const MOST: usize = 6;
@@ -180,6 +181,25 @@ fn fits(strategy: Strategy, work: Work, means: &Means) -> bool {
         Strategy::FlushLate | Strategy::FlushLateAhead => {
             means.streams && means.flushes && means.late && checkpoint
         }
+    }
+}
+
+/// Longest part of a copy made this way; `all_copy`: into memory that is there, where no thread is away populating.
+pub const fn longest_part(strategy: Strategy, all_copy: bool) -> usize {
+    match strategy {
+        Strategy::Demote => SHORTEST_PART,
+        _ if all_copy => SHORT_PART,
+        _ => PART,
+    }
+}
+
+/// Of 16 threads so many may prefault at a time while copies go on; the others are left to the copies (H200 host, 16 CPUs, fresh memory).
+pub const fn prefaulting(strategy: Strategy) -> u32 {
+    match strategy {
+        // 12 GiB, medians: 7, 8, 9, 10 of 16: 418, 414 to 425, 403 to 405, 403 to 441 ms.
+        Strategy::Demote => 9,
+        // 24 GiB: 0.83 to 0.88 s; with 8 or 9 0.87 to 0.94; 12 and 15 leave too few.
+        _ => 10,
     }
 }
 

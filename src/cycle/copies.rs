@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use cudasnap_wire::{Direction, End, Mode, PageKind, Step, Strategy};
 
-use crate::copy::plan::{ALONE_BELOW, PART, SHORT_PART};
+use crate::copy::plan::ALONE_BELOW;
 use crate::copy::sparse;
 use crate::copy::strategy::{self, Way, Work};
 use crate::crew::{First, Manner, CREW};
@@ -185,11 +185,7 @@ impl State {
         };
         Manner {
             threads: self.threads.min(way.threads) as usize,
-            part: if is_checkpoint && self.from_kept {
-                SHORT_PART
-            } else {
-                PART
-            },
+            part: strategy::longest_part(way.strategy, is_checkpoint && self.from_kept),
             copy,
             flush,
         }

@@ -7,6 +7,7 @@ use cudasnap_wire::{Direction, End, Mode, PageKind, Step};
 use crate::buffer::Memory;
 use crate::caller::{self, Caller};
 use crate::config::Config;
+use crate::copy::strategy;
 use crate::crew::{First, CREW, STACKS};
 use crate::got::Libcuda;
 use crate::pages::How;
@@ -208,9 +209,8 @@ impl State {
             CREW.pages.disarm();
             return;
         }
-        // Measured best with 15 helpers: 10 may prefault while copies go on (H200 host, 24 GiB, fresh memory: 0.83 to 0.88 s; 0.87 to
-        // 0.94 with 9 or 8; 12 and 15 leave too few for the copies).
-        let limit = (self.threads * 10 / 16).max(1);
+        let share = strategy::prefaulting(self.ways.get(0).strategy);
+        let limit = (self.threads * share / 16).max(1);
         CREW.pages
             .arm(memory.start, request.args.len, memory.mapped, how, limit);
         CREW.pages.copied_up_to(self.ready);
