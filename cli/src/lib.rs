@@ -19,11 +19,13 @@
 //! Whatever comes out of another process is foreign: each offset is checked before use, and a process that ends in the middle
 //! is an error value.
 
+pub mod ab;
 pub mod buffer;
 pub mod control;
 pub mod control_groups;
 pub mod cpus;
 pub mod doctor;
+pub mod document;
 pub mod driver;
 pub mod dropin;
 pub mod exit;
