@@ -150,9 +150,11 @@ class Run:
             return "left out", f"{self.free_gpu_gib():.0f} GiB on the GPU are free, {program.gpu_memory} are needed"
         return None
 
-    def environment(self, program, arm):
+    def environment(self, program):
         environment = {**os.environ, **program.env}
-        own = os.path.join(self.work, f"{program.name}-{arm}")
+        # One for both arms: compilers choose kernels by timing them, and another choice rounds otherwise (seen on an H200 with
+        # torch.compile: the answers of two starts differed, before any checkpoint).
+        own = os.path.join(self.work, program.name)
         for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR"):
             environment[name] = os.path.join(own, name.lower())
         environment["CUDASNAP_LIB"] = self.library
@@ -167,7 +169,7 @@ class Run:
             return
         done = subprocess.run(
             program.prepare, capture_output=True, text=True, timeout=max(1, left()), stdin=subprocess.DEVNULL,
-            env=self.environment(program, "prepare"),
+            env=self.environment(program),
         )  # fmt: skip
         if done.returncode != 0:
             raise Trouble(f"preparation: status {done.returncode}: {done.stderr.strip()[-400:]}")
@@ -179,7 +181,7 @@ class Run:
             command = [self.tool, "run", "--require", "--", *command]
         log = os.path.join(self.work, f"{program.name}-{arm}.log")
         model = getattr(self, "model", "")
-        return journey.open_session(program, command, self.environment(program, arm), log, left, model)
+        return journey.open_session(program, command, self.environment(program), log, left, model)
 
     def travel(self, program, left):
         """All arms are started at once, to save time; they travel one after the other."""
