@@ -145,15 +145,25 @@ impl Measured {
         self.steps().filter_map(ceiling).collect()
     }
 
-    /// Steps that failed or were skipped, in words.
+    /// Steps that failed, and those that were skipped wherever they are, in words; each once, as it was last.
     pub fn missing(&self) -> Vec<String> {
-        self.steps()
-            .filter_map(|(_, name, step)| match step.status {
+        let mut last = BTreeMap::new();
+        for (_, name, step) in self.steps() {
+            let was_run = last
+                .get(name)
+                .is_some_and(|step: &&Step| step.status.is_some());
+            if step.status.is_some() || !was_run {
+                last.insert(name, step);
+            }
+        }
+        let said = last
+            .into_iter()
+            .filter_map(|(name, step)| match step.status {
                 Some(0) => None,
                 Some(status) => Some(format!("{name}: status {status}")),
                 None => Some(format!("{name}: skipped: {}", step.skipped)),
-            })
-            .collect()
+            });
+        said.collect()
     }
 
     fn steps(&self) -> impl Iterator<Item = (&Part, &String, &Step)> {

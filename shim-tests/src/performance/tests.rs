@@ -275,3 +275,25 @@ fn merged_files_are_read_like_their_parts() {
     assert!(Measured::load(&[&part]).unwrap_err().contains("part.json"));
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn a_step_that_was_skipped_in_one_file_and_made_in_another_is_not_told() {
+    let skipped = || json!({"status": null, "seconds": 0, "skipped": "no time"});
+    let part = |steps: Value| {
+        serde_json::from_value(json!({"part": "p", "device": "D", "machine": "M", "steps": steps}))
+            .unwrap()
+    };
+    let made = step(run(&[]));
+    let failed = json!({"status": 1, "seconds": 1, "skipped": ""});
+    let measured = Measured {
+        parts: vec![
+            part(
+                json!({"before-1": skipped(), "after-1": made, "never-1": skipped(), "mended-1": failed}),
+            ),
+            part(
+                json!({"before-1": made, "after-1": skipped(), "never-1": skipped(), "mended-1": made}),
+            ),
+        ],
+    };
+    assert_eq!(measured.missing(), ["never-1: skipped: no time"]);
+}
