@@ -317,6 +317,40 @@ fn a_tree_is_every_cuda_process_below() {
     );
 }
 
+/// What was started is what people have at hand: a launcher, under the library or not, whose child uses CUDA.
+#[test]
+fn a_launchers_id_is_answered_with_who_below_it_uses_cuda() {
+    let driver = SimDriver::build(false);
+    let library = cudasnap_shim_tests::shimmed::library();
+    for preload in ["", library.to_str().unwrap()] {
+        let script = format!("LD_PRELOAD={preload} exec sh -c 'sleep 600 | SIMAPP 16 & wait'");
+        let tree = Tree::start(&driver, &script, 1);
+        let root = tree.shell.id();
+        let meant = format!("; {} (simapp) below it does: ", tree.pids[0]);
+        for (verb, then) in [
+            ("state PID", "--tree"),
+            ("lock PID", "--tree"),
+            ("checkpoint PID", "--tree"),
+            ("restore PID", "--tree"),
+            ("status PID", "--tree"),
+            ("drop PID", "--tree"),
+            ("reserve PID", "--tree"),
+            ("mode PID off", "name that one"),
+            ("buffer PID list", "name that one"),
+            ("buffer PID read 0", "name that one"),
+            ("buffer PID read 0 --at 10", "name that one"),
+        ] {
+            let said = driver.said(&verb.replace("PID", &root.to_string()));
+            let text = format!("{}{}", said.stdout, said.stderr);
+            let words = format!("{meant}{then}");
+            assert!(text.contains(&words), "{verb}: {words}: {said:?}");
+        }
+        assert_eq!(state(&driver, tree.pids[0]), "running");
+        driver.does(&format!("checkpoint --tree {root}"));
+        assert_eq!(state(&driver, tree.pids[0]), "checkpointed");
+    }
+}
+
 #[test]
 fn a_containers_pid_is_understood() {
     let probe = Command::new("unshare")

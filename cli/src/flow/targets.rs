@@ -110,7 +110,7 @@ impl Targets {
         for (row, identity) in self.rows.iter_mut().zip(&self.identities) {
             // Where only the driver knows, it is asked.
             if CudaUse::of(identity.target()) == Ok(CudaUse::None) {
-                row.outcome = Outcome::NoCuda;
+                row.leave_alone();
             }
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Targets {
                 row.before = Some(state);
                 row.state = Some(state);
             }
-            Err(cause) if cause.code() == NO_CUDA => row.outcome = Outcome::NoCuda,
+            Err(cause) if cause.code() == NO_CUDA => row.leave_alone(),
             Err(cause) => self.fail(at, Failure { step: None, cause }),
         }
     }
