@@ -11,6 +11,13 @@ from floor import ROOT, read
 
 SUMMARY = "Fast checkpoint and restore of CUDA programs, unmodified"
 DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]
+# Scripts that people run where the tool is: programs of their own, not documents, which slim images leave out.
+PROGRAMS = {
+    "cudasnap-entrypoint": "examples/container/entrypoint",
+    "cudasnap-is-active": "examples/runbook/is-active",
+    "cudasnap-restore-or-cold-start": "examples/runbook/restore-or-cold-start",
+    "cudasnap-dump-and-restore": "examples/criu/dump-and-restore",
+}
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/cudasnap",
     "zsh": "share/zsh/site-functions/_cudasnap",
@@ -62,6 +69,8 @@ def date():
 def tool(built):
     """The part of the tree that is no library."""
     tree = {"bin/cudasnap": File(data(built.tool), 0o755)}
+    for name, path in PROGRAMS.items():
+        tree[f"bin/{name}"] = File(data(os.path.join(ROOT, path)), 0o755)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([built.tool, "man", folder], check=True)
         for name in os.listdir(folder):
