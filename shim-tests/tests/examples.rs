@@ -446,7 +446,10 @@ mod installed {
     #[test]
     fn a_script_takes_the_tool_beside_it() {
         let folder = Folder::new();
-        folder.write("cudasnap", "#!/bin/sh\necho \"{\\\"activity\\\":\\\"active\\\"}\"\necho \"beside: $*\" >&2\n");
+        folder.write(
+            "cudasnap",
+            "#!/bin/sh\necho \"{\\\"activity\\\":\\\"active\\\"}\"\necho \"beside: $*\" >&2\n",
+        );
         for name in [
             "runbook/is-active",
             "runbook/restore-or-cold-start",
@@ -464,8 +467,19 @@ mod installed {
         let images = folder.file("images");
         for arguments in [
             &["is-active", &own][..],
-            &["restore-or-cold-start", "--health", "true", "--start", "true", &own],
-            &["dump-and-restore", "restore", images.to_str().expect("text")],
+            &[
+                "restore-or-cold-start",
+                "--health",
+                "true",
+                "--start",
+                "true",
+                &own,
+            ],
+            &[
+                "dump-and-restore",
+                "restore",
+                images.to_str().expect("text"),
+            ],
         ] {
             let mut command = cleanly(Command::new(folder.file(arguments[0])));
             command.args(&arguments[1..]).env_remove("TOOL");

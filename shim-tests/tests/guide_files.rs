@@ -108,6 +108,48 @@ mod links {
         assert_eq!(dead, [""; 0]);
     }
 
+    /// Documents as packages have them, below a folder.
+    const WRITES: &str = "import os, sys\nsys.dont_write_bytecode = True\n\
+        sys.path.insert(0, 'packages')\nimport contents\n\
+        texts = contents.texts('https://repository')\n\
+        for path, file in texts.items():\n    \
+            to = os.path.join(sys.argv[1], path)\n    \
+            os.makedirs(os.path.dirname(to), exist_ok=True)\n    \
+            open(to, 'wb').write(file.data)\n\
+        print(contents.readme([], 'https://repository'))\n";
+
+    /// Links of a package's documents lead to what is in it, or to what the repository has.
+    #[test]
+    fn none_is_dead_in_packages() {
+        let folder = cudasnap_shim_tests::folder::Folder::new();
+        let mut python = std::process::Command::new("python3");
+        python.args(["-c", WRITES]).arg(folder.path());
+        let alone = cudasnap_shim_tests::package::done(python.current_dir(repository()));
+        let mut documents: Vec<PathBuf> = vec![folder.file("README.md")];
+        documents.extend(files(folder.file("docs").to_str().expect("text"), ".md"));
+        assert!(documents.len() > 15);
+        let dead: Vec<String> = documents.iter().flat_map(|path| dead(path)).collect();
+        assert_eq!(dead, [""; 0]);
+        let texts = documents.iter().map(read).chain([alone.clone()]);
+        let leads_out = texts.flat_map(|text| links(&text));
+        let paths = leads_out.filter_map(|link| {
+            let path = link.strip_prefix("https://repository/")?;
+            let path = path
+                .strip_prefix("blob/main/")
+                .or(path.strip_prefix("tree/main/"));
+            path?.split('#').next().map(str::to_owned)
+        });
+        let paths: Vec<String> = paths.collect();
+        assert!(paths.len() > 10);
+        for path in paths {
+            assert!(repository().join(&path).exists(), "{path}");
+        }
+        assert!(links(&alone)
+            .iter()
+            .all(|link| link.starts_with('#') || link.contains("://")));
+        assert!(read(folder.file("README.md")).contains("came with a package"));
+    }
+
     #[test]
     fn every_guide_is_linked_from_the_readme() {
         let readme = links(&read("README.md"));

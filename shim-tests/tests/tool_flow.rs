@@ -1,11 +1,12 @@
 //! The verbs on the simulated driver, from another process: what they do, what they say, what they leave.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use cudasnap_cli::record::Control;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::{App, SimDriver};
+use cudasnap_shim_tests::terminal::terminal;
 use cudasnap_shim_tests::tool::{binary, until, RunningTool, Said};
 
 fn state(driver: &SimDriver, pid: u32) -> String {
@@ -35,6 +36,33 @@ fn every_verb_leads_where_it_says() {
         assert_eq!(state(&driver, pid), after);
     }
     assert_eq!(app.wrong_words(), 0);
+}
+
+/// A bar has its form from its first line on.
+#[test]
+fn on_a_terminal_no_bar_begins_as_another() {
+    let driver = SimDriver::build(false);
+    let app = driver.app(&["64"], &[]);
+    for verb in ["checkpoint", "restore"] {
+        let (mut person, program) = terminal(10, 80);
+        let mut command = driver.tool(&format!("{verb} {}", app.pid()));
+        command.env("TERM", "xterm").stdin(Stdio::null());
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(program)
+            .spawn()
+            .unwrap();
+        // The parent's copy of the program's side closes here, so that the end can be read.
+        drop(command);
+        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+        while let Ok(length @ 1..) = person.read(&mut piece) {
+            text.extend_from_slice(&piece[..length]);
+        }
+        assert!(child.wait().unwrap().success());
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains(&format!("simapp       {verb}")), "{text:?}");
+        assert!(!text.contains("0/0"), "{text:?}");
+    }
 }
 
 #[test]
