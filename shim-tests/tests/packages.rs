@@ -9,7 +9,7 @@ mod packages {
     use cudasnap_shim_tests::elf::Facts;
     use cudasnap_shim_tests::folder::Folder;
     use cudasnap_shim_tests::package::{bare_root, done, files_below, inside, package, Installed};
-    use cudasnap_shim_tests::shimmed::library;
+    use cudasnap_shim_tests::shimmed::{library, Shimmed};
     use cudasnap_shim_tests::simdriver::{repository, SimDriver};
     use cudasnap_shim_tests::tool::{binary, Said};
     use object::elf::DF_1_NODELETE;
@@ -67,6 +67,15 @@ mod packages {
 
     /// All that every package has beside tool, library and licences.
     fn has_pages_and_completions(files: &[String], zsh: &str) {
+        for script in [
+            "entrypoint",
+            "is-active",
+            "restore-or-cold-start",
+            "dump-and-restore",
+        ] {
+            let file = format!("bin/cudasnap-{script}");
+            assert!(files.contains(&file), "{file}");
+        }
         for page in ["cudasnap.1", "cudasnap-run.1", "cudasnap-checkpoint.1"] {
             assert!(
                 files
@@ -190,6 +199,24 @@ mod packages {
         }
     }
 
+    /// In an image of `examples/container/Dockerfile`, and in a pod's volume, the folders are at other places than in the tarball.
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_tool_finds_its_library_where_images_have_it() {
+        let root = bare_root(&["/bin/sh"]);
+        let unpacked = Folder::in_target();
+        let own = versioned(&tarball(&unpacked).library());
+        let script = "mkdir -p \"$2/opt\" \"$2/usr/local\"\n\
+            mv \"$1/lib/cudasnap\" \"$2/opt/\"; cp -R \"$1/bin\" \"$2/opt/cudasnap/\"; mv \"$1/bin\" \"$2/usr/local/\"";
+        sh(script, &[unpacked.path(), root.path()]);
+        for tool in ["/usr/local/bin/cudasnap", "/opt/cudasnap/bin/cudasnap"] {
+            let command = [tool, "run", "--dry-run", "--json", "--", "/bin/sh"];
+            let said = Said::by(inside(&root, &command).env_remove("CUDASNAP_LIB"));
+            let library = format!("/opt/cudasnap/{own}/libcudasnap.so");
+            assert_eq!(said.json()["library"], library, "{said:?}");
+        }
+    }
+
     /// Unpacked over an installation with another build: both libraries are there, and the tool takes its own.
     #[test]
     #[ignore = "needs dist/: scripts/package"]
@@ -216,6 +243,8 @@ mod packages {
         has_pages_and_completions(&installed.files(), "share/zsh/site-functions/_cudasnap");
         let told = sh("\"$1/bin/python\" -B -m cudasnap", &[&venv]);
         assert_eq!(Path::new(told.trim()), installed.library());
+        let told = sh("\"$1/bin/python\" -B -m cudasnap --version", &[&venv]);
+        assert_eq!(told.trim(), format!("cudasnap {VERSION}"));
         sh(
             "\"$1/bin/python\" -m pip uninstall --quiet --yes cudasnap",
             &[&venv],
@@ -236,6 +265,8 @@ mod packages {
         asked.args(["-B", "-m", "cudasnap"]).current_dir("/");
         let said = Said::by(asked.env("PYTHONPATH", folder.path()));
         assert_eq!((said.code, &*said.stdout), (1, ""), "{said:?}");
+        let version = done(asked.arg("--version"));
+        assert_eq!(version.trim(), format!("cudasnap {VERSION}"));
         assert!(
             said.stderr
                 .starts_with("cudasnap: libcudasnap.so is not there: "),
@@ -263,11 +294,20 @@ mod packages {
         root
     }
 
-    /// dpkg on that root, with its `/proc` mounted for as long as it runs.
+    /// dpkg on that root, with its `/proc` mounted for as long as it runs: all processes of this machine are in it.
     fn dpkg(root: &Folder, arguments: &[&str]) -> Command {
+        dpkg_in(&["--mount"], root, arguments)
+    }
+
+    /// The same where there are no other processes: those of other tests may be checkpointed just now.
+    fn dpkg_alone(root: &Folder, arguments: &[&str]) -> Command {
+        dpkg_in(&["--mount", "--pid", "--fork"], root, arguments)
+    }
+
+    fn dpkg_in(namespaces: &[&str], root: &Folder, arguments: &[&str]) -> Command {
         let script = "mount -t proc proc \"$0/proc\"; exec dpkg --force-not-root --root=\"$0\" --log=\"$0/dpkg.log\" \"$@\"";
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-euc", script]);
+        command.args(namespaces).args(["sh", "-euc", script]);
         command.arg(root.path()).args(arguments);
         command
     }
@@ -319,7 +359,10 @@ mod packages {
             "{preload}"
         );
         assert_eq!(done(&mut dpkg(&root, &["--verify"])), "");
-        done(&mut dpkg(&root, &["-r", "cudasnap", &name_in(&debs[0])]));
+        done(&mut dpkg_alone(
+            &root,
+            &["-r", "cudasnap", &name_in(&debs[0])],
+        ));
         let left = files_below(&prefix);
         assert!(
             !left.iter().any(|file| file.contains("cudasnap")),
@@ -377,6 +420,30 @@ mod packages {
         let removed = remove();
         assert_eq!(removed.code, 0, "{removed:?}");
         assert!(!library.exists());
+    }
+
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_tools_debian_package_stays_while_something_is_checkpointed() {
+        let root = debian_root();
+        let debs = [deb("libcudasnap-"), deb("cudasnap_")];
+        done(&mut dpkg(&root, &["-i", &debs[0], &debs[1]]));
+        let driver = SimDriver::build(false);
+        let host = Shimmed::start(&driver, &["16"], &[]);
+        let pid = host.app.pid();
+        driver.does(&format!("checkpoint {pid}"));
+        let refused = Said::by(&mut dpkg(&root, &["-r", "cudasnap"]));
+        assert_ne!(refused.code, 0, "{refused:?}");
+        let names = refused.stderr.contains(&format!(" {pid} "));
+        assert!(
+            names && refused.stderr.contains("cudasnap restore PID"),
+            "{refused:?}"
+        );
+        let tool = done(&mut inside(&root, &["/usr/bin/cudasnap", "--version"]));
+        assert_eq!(tool.trim(), format!("cudasnap {VERSION}"));
+        driver.does(&format!("restore {pid}"));
+        done(&mut dpkg_alone(&root, &["-r", "cudasnap"]));
+        assert!(!root.file("usr/bin/cudasnap").exists());
     }
 
     /// `cargo install --path cli`: the tool alone. It says where it looks for the library, and takes one that it is told.
@@ -452,12 +519,19 @@ mod parts {
         std::fs::read_to_string(repository().join(path)).unwrap()
     }
 
+    /// Python by its file: where PATH has next to nothing it is found no more.
+    fn python() -> String {
+        let ask = ["-c", "import sys; print(sys.executable)"];
+        let said = Said::by(Command::new("python3").args(ask));
+        said.stdout.trim().to_owned()
+    }
+
     // scripts/package
 
     #[test]
     fn what_a_build_misses_is_told_with_how_to_install_it() {
         let folder = Folder::new();
-        let mut package = Command::new("python3");
+        let mut package = Command::new(python());
         package.arg(repository().join("scripts/package"));
         package.arg("--out").arg(folder.file("dist"));
         let said = Said::by(
@@ -486,7 +560,7 @@ mod parts {
             "path/cargo",
             "#!/bin/sh\necho 'error: no' >&2\nexit 101\n",
         );
-        let mut package = Command::new("python3");
+        let mut package = Command::new(python());
         package.arg(repository().join("scripts/package"));
         package.arg("--out").arg(folder.file("dist"));
         package
@@ -524,8 +598,9 @@ mod parts {
             "#!/bin/sh\necho \"tool: $*\"\nexit 3\n",
         );
         let mut python = Command::new("python3");
-        python.args(["-B", "-m", "cudasnap"]).current_dir("/");
-        python.env("PYTHONPATH", folder.file(&format!("{name}/site")));
+        // The module is looked for in the folder that it is started in; PYTHONPATH takes no colons either.
+        let site = folder.file(&format!("{name}/site"));
+        python.args(["-B", "-m", "cudasnap"]).current_dir(site);
         python
     }
 
@@ -547,12 +622,9 @@ mod parts {
             (3, "tool: status --json\n".into(), String::new())
         );
         std::fs::remove_file(folder.file("venv/bin/cudasnap")).unwrap();
-        let site = folder.file("venv/site");
         let mut python = Command::new("python3");
-        python
-            .args(["-B", "-m", "cudasnap", "status"])
-            .current_dir("/");
-        let said = Said::by(python.env("PYTHONPATH", site));
+        python.args(["-B", "-m", "cudasnap", "status"]);
+        let said = Said::by(python.current_dir(folder.file("venv/site")));
         assert_eq!((said.code, &*said.stdout), (1, ""));
         assert!(
             said.stderr
