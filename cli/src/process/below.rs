@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_process_alone_has_nobody_below() {
         let own = Identity::of(std::process::id() as i32).unwrap();
-        let found = Below::of(own.pid, &[own.clone()]);
+        let found = Below::of(own.pid, std::slice::from_ref(&own));
         assert_eq!((found.looked, found.denied), (1, 0));
         assert_eq!(found.with_cuda, []);
     }
