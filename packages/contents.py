@@ -2,6 +2,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import tempfile
 from typing import NamedTuple
@@ -11,6 +12,16 @@ from floor import ROOT, read
 
 SUMMARY = "Fast checkpoint and restore of CUDA programs, unmodified"
 DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]
+FROM_A_PACKAGE = """*This README came with a package, which has installed tool and library ([what is in it{packages}): begin at "Use it", with
+`cudasnap run`. `scripts/`, `target/` and `shim-tests/` are in a checkout of {repository}.*
+"""
+# Scripts that people run where the tool is: programs of their own, not documents, which slim images leave out.
+PROGRAMS = {
+    "cudasnap-entrypoint": "examples/container/entrypoint",
+    "cudasnap-is-active": "examples/runbook/is-active",
+    "cudasnap-restore-or-cold-start": "examples/runbook/restore-or-cold-start",
+    "cudasnap-dump-and-restore": "examples/criu/dump-and-restore",
+}
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/cudasnap",
     "zsh": "share/zsh/site-functions/_cudasnap",
@@ -62,6 +73,8 @@ def date():
 def tool(built):
     """The part of the tree that is no library."""
     tree = {"bin/cudasnap": File(data(built.tool), 0o755)}
+    for name, path in PROGRAMS.items():
+        tree[f"bin/{name}"] = File(data(os.path.join(ROOT, path)), 0o755)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([built.tool, "man", folder], check=True)
         for name in os.listdir(folder):
@@ -77,17 +90,48 @@ def library(built):
     return {built.place: File(data(built.library))}
 
 
-def documents(metadata):
+def documents(metadata, repository):
     """What people read: the texts of the repository, and the licences of what is linked in."""
-    tree = {f"share/doc/cudasnap/{name}": File(data(os.path.join(ROOT, name))) for name in DOCUMENTS}
-    for path in below("docs"):
-        if path.endswith(".md") and not path.startswith("docs/runs/"):
-            tree[f"share/doc/cudasnap/{path}"] = File(data(os.path.join(ROOT, path)))
-    for path in below("examples"):
-        mode = 0o755 if os.access(os.path.join(ROOT, path), os.X_OK) else 0o644
-        tree[f"share/doc/cudasnap/{path}"] = File(data(os.path.join(ROOT, path)), mode)
+    tree = {f"share/doc/cudasnap/{path}": file for path, file in texts(repository).items()}
     tree["share/doc/cudasnap/THIRD-PARTY.txt"] = File(notices.text(metadata).encode())
     return tree
+
+
+def texts(repository):
+    """Documents and examples, by their paths in the repository. Links that lead out of these lead to the repository."""
+    paths = [*DOCUMENTS, *(path for path in below("docs") if path.endswith(".md") and not path.startswith("docs/runs/"))]
+    paths += below("examples")
+    tree = {}
+    for path in paths:
+        file = os.path.join(ROOT, path)
+        text = data(file)
+        if path.endswith(".md"):
+            text = linked(path, text.decode(), paths, repository).encode()
+        tree[path] = File(text, 0o755 if os.access(file, os.X_OK) else 0o644)
+    return tree
+
+
+def readme(present, repository):
+    """The README, for who has these files of the repository beside it."""
+    return linked("README.md", read(os.path.join(ROOT, "README.md")), present, repository)
+
+
+def linked(path, text, present, repository):
+    """A document whose links lead to what is present, or to the repository."""
+    def target(match):
+        link, _, anchor = match.group(1).partition("#")
+        to = os.path.normpath(os.path.join(os.path.dirname(path), link))
+        if not link or "://" in link or to in present:
+            return match.group(0)
+        kind = "tree" if os.path.isdir(os.path.join(ROOT, to)) else "blob"
+        return f"]({repository}/{kind}/main/{to}{'#' if anchor else ''}{anchor})"
+
+    text = re.sub(r"\]\(([^)\s]+)\)", target, text)
+    if path == "README.md":
+        # What follows begins with commands of a checkout.
+        title, rest = text.split("\n", 1)
+        text = f"{title}\n\n{FROM_A_PACKAGE.format(repository=repository, packages=linked('', '](docs/packages.md)', present, repository))}{rest}"
+    return text
 
 
 def below(folder):

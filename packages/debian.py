@@ -55,7 +55,7 @@ def of_library(built, tree):
     name = name_of_library(built)
     files = {f"usr/{path}": file for path, file in tree.items()} | documents(built, name)
     about = f"{contents.SUMMARY} (library)\n This build of it; others can be installed beside it."
-    prerm = floor.read(os.path.join(floor.HERE, "debian", "prerm")).replace("@LIBRARY@", f"/usr/{built.place}")
+    prerm = floor.read(os.path.join(floor.HERE, "debian", "prerm.library")).replace("@LIBRARY@", f"/usr/{built.place}")
     return package(built, name, "libs", f"libc6 (>= {floor.GLIBC})", about, files, {"prerm": File(prerm.encode(), 0o755)})
 
 
@@ -71,7 +71,8 @@ def of_tool(built, tree):
             files[f"usr/{path}"] = file
     depends = f"libc6 (>= {floor.GLIBC}), {name_of_library(built)} (= {built.version})"
     lines = "".join(f"\n {line}" for line in contents.description().splitlines())
-    return package(built, "cudasnap", "utils", depends, contents.SUMMARY + lines, files, {})
+    prerm = File(contents.data(os.path.join(floor.HERE, "debian", "prerm.tool")), 0o755)
+    return package(built, "cudasnap", "utils", depends, contents.SUMMARY + lines, files, {"prerm": prerm})
 
 
 def package(built, name, section, depends, about, files, scripts):

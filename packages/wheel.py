@@ -34,8 +34,8 @@ def metadata(built):
         "Requires-Python: >=3.8",
         "Description-Content-Type: text/markdown",
     ]
-    readme = floor.read(os.path.join(floor.ROOT, "README.md"))
-    return ("\n".join(lines) + "\n\n" + readme).encode()
+    # A page of an index has no files beside it.
+    return ("\n".join(lines) + "\n\n" + contents.readme([], built.repository)).encode()
 
 
 def write(built, tree):

@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::output;
+use crate::process::below;
+use crate::process::identity::Identity;
 use crate::refusal::Refusal;
 
 #[derive(Serialize)]
@@ -14,6 +16,13 @@ struct Report<Line> {
     errors: Vec<String>,
     /// Those for which it was done.
     processes: Vec<Line>,
+}
+
+/// Of those that use no CUDA themselves: who below them does, and what to do then. The library is in a launcher too, to no effect.
+pub fn tell_launchers(processes: &[Identity], then: &str) {
+    for remark in processes.iter().filter_map(below::remark) {
+        output::complain(format_args!("{remark}: {then}"));
+    }
 }
 
 /// Says what was done, and complains of what was not.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::process::cuda::CudaUse;
+use crate::process::below::Below;
 use crate::process::identity::{Identity, IdentityError};
 use crate::process::tree;
 use crate::values;
@@ -135,18 +135,11 @@ fn in_container(pid: i32, processes: &[Identity]) -> Result<Identity, SelectionE
 }
 
 fn cuda_below(root: &Identity, processes: &[Identity]) -> Result<Vec<Identity>, SelectionError> {
-    let below = tree::below(root.pid, processes);
-    let looked = below.len();
-    let mut denied = 0;
-    let mut with_cuda = Vec::new();
-    for identity in below {
-        match CudaUse::of(identity.target()) {
-            Ok(CudaUse::Initialised { .. }) => with_cuda.push(identity),
-            Err(crate::process::target::MemoryError::Denied) => denied += 1,
-            // Without CUDA, or ended by now.
-            Ok(CudaUse::None | CudaUse::Loaded) | Err(_) => {}
-        }
-    }
+    let Below {
+        with_cuda,
+        looked,
+        denied,
+    } = Below::of(root.pid, processes);
     if with_cuda.is_empty() {
         return Err(SelectionError::NoCudaBelow {
             pid: root.pid,

@@ -62,8 +62,13 @@ fn search(
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
+            // A tool that was told its build came in a package, with its library.
+            let mend = match build {
+                Some(_) => "install again what this program came with, whole (pip install --target leaves the library out),",
+                None => "build it (cargo build --release -p cudasnap)",
+            };
             format!(
-                "{FILE} is not there: looked at {}; build it (cargo build --release) or name it with {VARIABLE}",
+                "{FILE} is not there: looked at {}; {mend} or name it with {VARIABLE}",
                 looked.join(", ")
             )
         })
@@ -86,7 +91,15 @@ fn candidates(beside: Option<&Path>, build: Option<&str>) -> Vec<PathBuf> {
     for lib in ["/usr/local/lib", "/usr/lib"] {
         folders.extend(below(Path::new(lib)));
     }
-    folders.iter().map(|folder| folder.join(FILE)).collect()
+    let mut files: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        let file = folder.join(FILE);
+        // A program in /usr/bin has folders of the system beside it.
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
 }
 
 #[cfg(test)]
@@ -139,6 +152,24 @@ mod tests {
             error.contains("/b/lib/cudasnap/libcudasnap.so") && error.contains(VARIABLE),
             "{error}"
         );
+    }
+
+    #[test]
+    fn each_place_is_named_once_with_what_to_do_about_this_tool() {
+        for beside in ["/usr/bin", "/usr/local/bin", "/b/bin"] {
+            let error = found(None, beside, &[]).unwrap_err();
+            let (places, mend) = error.split_once("; ").unwrap();
+            let places = places.split_once("looked at ").unwrap().1;
+            let mut places: Vec<&str> = places.split(", ").collect();
+            let count = places.len();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), count, "{error}");
+            assert!(mend.starts_with("install again what "), "{error}");
+        }
+        let built = search(None, Some(Path::new("/b/bin")), None, &|_| false);
+        let built = built.unwrap_err();
+        assert!(built.contains("; build it (cargo build "), "{built}");
     }
 
     #[test]

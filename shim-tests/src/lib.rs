@@ -28,6 +28,7 @@ pub mod soak;
 pub mod split;
 pub mod standing;
 pub mod table;
+pub mod terminal;
 pub mod tool;
 pub mod tracee;
 pub mod watchdog;

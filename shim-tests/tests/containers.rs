@@ -176,6 +176,9 @@ fn where_cudasnap_cannot_be_used_the_program_is_started_plainly() {
             lines.len() == 1 && lines[0].contains(why),
             "{script}: {said:?}"
         );
+        // Where the library alone is of no use the tool says it, on the way to the program.
+        let ends = ["; without cudasnap: sh", ": it runs without the library"];
+        assert!(ends.iter().any(|end| lines[0].ends_with(end)), "{said:?}");
         assert!(lines[0].starts_with("cudasnap"), "{script}: {said:?}");
     }
 }
@@ -183,14 +186,43 @@ fn where_cudasnap_cannot_be_used_the_program_is_started_plainly() {
 #[test]
 fn a_program_that_is_not_there_is_told_with_the_shells_status() {
     let machine = machine();
-    for (command, status) in [
-        (&[ENTRYPOINT, "no-such-program"][..], 127),
-        (&[ENTRYPOINT, "/etc/passwd"], 126),
-        (&[ENTRYPOINT], 2),
+    for (command, status, why) in [
+        (
+            &[ENTRYPOINT, "no-such-program"][..],
+            127,
+            "no-such-program: there is no such program in PATH\n",
+        ),
+        (
+            &[ENTRYPOINT, "/etc/passwd"],
+            126,
+            "/etc/passwd: it may not be executed",
+        ),
+        (&[ENTRYPOINT], 2, "no command"),
     ] {
         let said = machine.start(&Terms::usual(), &[], command).end();
         assert_eq!(said.code, status, "{command:?}: {said:?}");
-        assert!(said.stderr.starts_with("cudasnap-entrypoint: "), "{said:?}");
+        let begins = format!("cudasnap-entrypoint: {why}");
+        assert!(said.stderr.starts_with(&begins), "{said:?}");
+    }
+}
+
+/// What an image whose own entrypoint was forgotten is started with. Its shell must not take it for an option of its own.
+#[test]
+fn arguments_without_the_images_entrypoint_are_told_as_such() {
+    let machine = machine();
+    for shell in [&[][..], &["bash"], &["sh"]] {
+        for arguments in [&["--model", "x"][..], &["-a", "0", "true"]] {
+            let script = ["/usr/local/bin/cudasnap-entrypoint"];
+            let command = [shell, &script, arguments].concat();
+            let said = machine.start(&Terms::usual(), &[], &command).end();
+            assert_eq!(said.code, 127, "{command:?}: {said:?}");
+            let words = format!(
+                "cudasnap-entrypoint: {} is no program: the image's own entrypoint belongs before it",
+                arguments[0]
+            );
+            assert!(said.stderr.starts_with(&words), "{said:?}");
+            assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
+        }
     }
 }
 

@@ -402,6 +402,21 @@ mod active {
         }
     }
 
+    #[test]
+    fn a_command_line_that_is_not_understood_is_answered_with_the_usage() {
+        let said = |arguments: &[&str]| Said::by(example("runbook/is-active").args(arguments));
+        for arguments in [&["-h"][..], &["--help"]] {
+            let said = said(arguments);
+            assert_eq!((said.code, &*said.stderr), (0, ""), "{arguments:?}");
+            assert!(said.stdout.contains("is-active --copied PID..."));
+        }
+        for arguments in [&[][..], &["--copied"], &["--no-such", "1"], &["one"]] {
+            let said = said(arguments);
+            assert_eq!((said.code, &*said.stdout), (2, ""), "{arguments:?}");
+            assert!(said.stderr.contains("is-active PID..."), "{said:?}");
+        }
+    }
+
     /// The servers are children of this process: named together they are a tree in which one does without.
     #[test]
     fn one_without_the_library_is_enough() {
@@ -421,6 +436,56 @@ mod active {
         let own = std::process::id().to_string();
         assert_ne!(words(&driver, &[&own, "4194304"]).0, 0);
         assert_ne!(words(&driver, &["--copied"]).0, 0);
+    }
+}
+
+/// As packages and images have them: beside the tool, in a folder that PATH need not have.
+mod installed {
+    use super::*;
+
+    #[test]
+    fn a_script_takes_the_tool_beside_it() {
+        let folder = Folder::new();
+        folder.write(
+            "cudasnap",
+            "#!/bin/sh\necho \"{\\\"activity\\\":\\\"active\\\"}\"\necho \"beside: $*\" >&2\n",
+        );
+        for name in [
+            "runbook/is-active",
+            "runbook/restore-or-cold-start",
+            "criu/dump-and-restore",
+        ] {
+            let to = folder.file(name.rsplit('/').next().expect("a name"));
+            std::fs::copy(path(name), to).expect("a copy");
+        }
+        let made = Command::new("chmod")
+            .arg("+x")
+            .arg(folder.file("cudasnap"))
+            .status();
+        assert!(made.is_ok_and(|status| status.success()));
+        let own = std::process::id().to_string();
+        let images = folder.file("images");
+        for arguments in [
+            &["is-active", &own][..],
+            &[
+                "restore-or-cold-start",
+                "--health",
+                "true",
+                "--start",
+                "true",
+                &own,
+            ],
+            &[
+                "dump-and-restore",
+                "restore",
+                images.to_str().expect("text"),
+            ],
+        ] {
+            let mut command = cleanly(Command::new(folder.file(arguments[0])));
+            command.args(&arguments[1..]).env_remove("TOOL");
+            let said = Said::by(command.env("CRIU", "false"));
+            assert!(said.stderr.contains("beside: "), "{said:?}");
+        }
     }
 }
 

@@ -108,6 +108,48 @@ mod links {
         assert_eq!(dead, [""; 0]);
     }
 
+    /// Documents as packages have them, below a folder.
+    const WRITES: &str = "import os, sys\nsys.dont_write_bytecode = True\n\
+        sys.path.insert(0, 'packages')\nimport contents\n\
+        texts = contents.texts('https://repository')\n\
+        for path, file in texts.items():\n    \
+            to = os.path.join(sys.argv[1], path)\n    \
+            os.makedirs(os.path.dirname(to), exist_ok=True)\n    \
+            open(to, 'wb').write(file.data)\n\
+        print(contents.readme([], 'https://repository'))\n";
+
+    /// Links of a package's documents lead to what is in it, or to what the repository has.
+    #[test]
+    fn none_is_dead_in_packages() {
+        let folder = cudasnap_shim_tests::folder::Folder::new();
+        let mut python = std::process::Command::new("python3");
+        python.args(["-c", WRITES]).arg(folder.path());
+        let alone = cudasnap_shim_tests::package::done(python.current_dir(repository()));
+        let mut documents: Vec<PathBuf> = vec![folder.file("README.md")];
+        documents.extend(files(folder.file("docs").to_str().expect("text"), ".md"));
+        assert!(documents.len() > 15);
+        let dead: Vec<String> = documents.iter().flat_map(|path| dead(path)).collect();
+        assert_eq!(dead, [""; 0]);
+        let texts = documents.iter().map(read).chain([alone.clone()]);
+        let leads_out = texts.flat_map(|text| links(&text));
+        let paths = leads_out.filter_map(|link| {
+            let path = link.strip_prefix("https://repository/")?;
+            let path = path
+                .strip_prefix("blob/main/")
+                .or(path.strip_prefix("tree/main/"));
+            path?.split('#').next().map(str::to_owned)
+        });
+        let paths: Vec<String> = paths.collect();
+        assert!(paths.len() > 10);
+        for path in paths {
+            assert!(repository().join(&path).exists(), "{path}");
+        }
+        assert!(links(&alone)
+            .iter()
+            .all(|link| link.starts_with('#') || link.contains("://")));
+        assert!(read(folder.file("README.md")).contains("came with a package"));
+    }
+
     #[test]
     fn every_guide_is_linked_from_the_readme() {
         let readme = links(&read("README.md"));
@@ -275,6 +317,13 @@ mod manifests {
         }
     }
 
+    /// What the init container of an engine's pod has its shell do.
+    pub fn brings(name: &str) -> String {
+        let path = repository().join(format!("examples/kubernetes/{name}.yaml"));
+        let pod = &documents(&path)[0]["spec"]["template"]["spec"];
+        text(&pod["initContainers"][0]["command"][2]).to_owned()
+    }
+
     /// The engine runs through the entrypoint, where the init container puts it.
     #[test]
     fn engines_start_through_the_entrypoint_that_was_brought() {
@@ -289,11 +338,6 @@ mod manifests {
             let command: Vec<&str> = list(&engine["command"]).iter().map(text).collect();
             assert_eq!(command[0], "/opt/cudasnap/bin/cudasnap-entrypoint");
             assert_eq!(&command[1..], words);
-            let brings = text(&pod["initContainers"][0]["command"][2]);
-            assert!(
-                brings.contains("/usr/local/bin/cudasnap-entrypoint /share/bin/"),
-                "{brings}"
-            );
             let at = |container: &Yaml| {
                 let mounts = list(&container["volumeMounts"]).iter();
                 let mut found = mounts.filter(|mount| text(&mount["name"]) == "cudasnap");
@@ -335,6 +379,12 @@ mod manifests {
 }
 
 mod image {
+    use std::process::Command;
+
+    use cudasnap_shim_tests::folder::Folder;
+    use cudasnap_shim_tests::package::done;
+    use cudasnap_shim_tests::tool::Said;
+
     use super::*;
 
     /// Instructions with their words, lines that go on joined.
@@ -366,7 +416,7 @@ mod image {
                 "COPY" if words[1].starts_with("--from=") => {
                     assert!(names.contains(&words[1][7..]), "{line}");
                 }
-                "COPY" if !words[1].contains('*') => {
+                "COPY" if !words[1].contains('$') => {
                     assert!(repository().join(words[1]).exists(), "{line}");
                 }
                 _ => {}
@@ -378,39 +428,145 @@ mod image {
         );
     }
 
-    /// The commands of the stage `build` behind the compiler, run on a folder that looks as it does then.
-    #[test]
-    fn what_is_installed_is_what_the_entrypoint_and_the_tool_look_for() {
-        let install = instructions()
-            .into_iter()
-            .find(|line| line.starts_with("RUN version="));
-        let install = install.expect("the commands")["RUN ".len()..].to_owned();
-        let folder = cudasnap_shim_tests::folder::Folder::new();
-        let image = folder.file("image");
-        let image = image.to_str().expect("text");
+    /// The last `RUN` of a stage, with the paths of the image below this folder.
+    fn commands(stage: &str, folder: &Folder) -> Command {
+        let lines = instructions().into_iter();
+        let stage = format!(" AS {stage}");
+        let of_stage = lines
+            .skip_while(|line| !line.ends_with(&stage))
+            .skip(1)
+            .take_while(|line| !line.starts_with("FROM "));
+        let last = of_stage.filter(|line| line.starts_with("RUN ")).last();
+        let top = folder.path().to_str().expect("text");
+        let script = last.expect("commands")["RUN ".len()..]
+            .replace("/image", &format!("{top}/image"))
+            .replace("/tmp/release", &format!("{top}/release"));
+        let mut command = Command::new("sh");
+        command.args(["-euc", &script]).current_dir(folder.path());
+        command
+    }
+
+    /// What the stage `build` leaves, its commands run on a folder that looks as it does when the compiler is done.
+    fn built() -> Folder {
+        let folder = Folder::new();
         folder.write("target/release/libcudasnap.so", "");
         folder.write("target/release/cudasnap", "");
-        for name in ["Cargo.toml", "examples/container/entrypoint"] {
-            folder.write(name, &read(name));
+        folder.write("Cargo.toml", &read("Cargo.toml"));
+        for example in files("examples", "") {
+            let path = example.strip_prefix(repository()).expect("below");
+            folder.write(path.to_str().expect("text"), &read(path));
         }
-        let done = std::process::Command::new("sh")
-            .args(["-euc", &install.replace("/image", image)])
-            .current_dir(folder.path())
-            .status();
-        assert!(done.is_ok_and(|status| status.success()), "{install}");
-        let version = env!("CARGO_PKG_VERSION");
+        let _ = done(&mut commands("build", &folder));
+        folder
+    }
+
+    /// A tarball as `scripts/package` lays it out, of empty files.
+    const PACKS: &str = "import sys\nsys.dont_write_bytecode = True\n\
+        sys.path.insert(0, 'packages')\nimport archives, contents\n\
+        tree = {f'bin/{name}': contents.File(b'', 0o755) for name in ['cudasnap', *contents.PROGRAMS]}\n\
+        built = contents.Built('/dev/null', '', 'c0ffee' * 7, sys.argv[2], '', 0)\n\
+        tree |= contents.library(built)\n\
+        open(sys.argv[1], 'wb').write(archives.tar_gz(tree, 0, 'cudasnap/'))\n";
+
+    fn pack(folder: &Folder, name: &str) {
+        let to = folder.write(&format!("release/{name}.tar.gz"), "");
+        let mut python = Command::new("python3");
+        python.args(["-c", PACKS]).arg(to).arg(VERSION);
+        let _ = done(python.current_dir(repository()));
+    }
+
+    /// What the stage `release` leaves.
+    fn unpacked() -> Folder {
+        let folder = Folder::new();
+        pack(&folder, "one");
+        let _ = done(&mut commands("release", &folder));
+        folder
+    }
+
+    /// Of all stages that bring library and tool: what is in the image.
+    fn images() -> [(&'static str, Folder); 2] {
+        [("build", built()), ("release", unpacked())]
+    }
+
+    /// The only folder with a library below this one.
+    fn of_library(folder: &Path) -> String {
+        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        let with = entries.filter(|entry| entry.path().join("libcudasnap.so").exists());
+        let names: Vec<String> = with
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(names.len(), 1, "{}: {names:?}", folder.display());
+        names.concat()
+    }
+
+    fn is_program(path: &Path) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        let data = path.metadata();
+        data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 == 0o111)
+    }
+
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const PROGRAMS: [&str; 5] = [
+        "cudasnap",
+        "cudasnap-entrypoint",
+        "cudasnap-is-active",
+        "cudasnap-restore-or-cold-start",
+        "cudasnap-dump-and-restore",
+    ];
+
+    #[test]
+    fn what_is_installed_is_what_the_entrypoint_and_the_tool_look_for() {
         let entrypoint = instructions()
             .into_iter()
             .find(|line| line.starts_with("ENTRYPOINT"));
         let entrypoint = entrypoint.expect("an entrypoint");
         let named = entrypoint.split('"').nth(1).expect("a path");
-        for path in [
-            named,
-            "/usr/local/bin/cudasnap",
-            &format!("/opt/cudasnap/{version}/libcudasnap.so"),
-        ] {
-            assert!(Path::new(&format!("{image}{path}")).exists(), "{path}");
+        for (stage, folder) in images() {
+            let image = folder.file("image");
+            assert!(is_program(&image.join(&named[1..])), "{stage}: {named}");
+            for name in PROGRAMS {
+                assert!(
+                    is_program(&image.join("usr/local/bin").join(name)),
+                    "{stage}: {name}"
+                );
+            }
+            let of_library = of_library(&image.join("opt/cudasnap"));
+            assert!(of_library.starts_with(VERSION), "{stage}: {of_library}");
         }
+    }
+
+    /// The init container's command, run where the image has its files: the volume has all of them, whatever the image was made from.
+    #[test]
+    fn pods_get_library_and_programs_from_an_image_of_either_origin() {
+        for (stage, folder) in images() {
+            let image = folder.file("image");
+            let image = image.to_str().expect("text");
+            for engine in ["sglang", "vllm"] {
+                let share = folder.file(engine);
+                std::fs::create_dir_all(&share).expect("a folder");
+                let script = manifests::brings(engine)
+                    .replace("/opt/", &format!("{image}/opt/"))
+                    .replace("/usr/local/", &format!("{image}/usr/local/"))
+                    .replace("/share/", &format!("{}/", share.display()));
+                let _ = done(Command::new("sh").args(["-c", &script]));
+                for name in PROGRAMS {
+                    let path = share.join("bin").join(name);
+                    assert!(is_program(&path), "{stage}, {engine}: {name}");
+                }
+                let of_library = of_library(&share);
+                assert!(of_library.starts_with(VERSION), "{stage}: {of_library}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_releases_none_is_taken() {
+        let folder = Folder::new();
+        pack(&folder, "one");
+        pack(&folder, "other");
+        let said = Said::by(&mut commands("release", &folder));
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.stderr.contains("--build-arg RELEASE="), "{said:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What `scripts/package` built: the files themselves, and each package installed into a root of its own, where the tool must find the
-//! library that came with it and a program must be checkpointed under it. `scripts/test` builds the packages, then runs these.
+//! library that came with it and a program must be checkpointed under it. `scripts/test` builds the packages, then runs these. What can be
+//! tried of their parts without building them is in `parts`.
 
 mod packages {
     use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ mod packages {
     use cudasnap_shim_tests::elf::Facts;
     use cudasnap_shim_tests::folder::Folder;
     use cudasnap_shim_tests::package::{bare_root, done, files_below, inside, package, Installed};
-    use cudasnap_shim_tests::shimmed::library;
+    use cudasnap_shim_tests::shimmed::{library, Shimmed};
     use cudasnap_shim_tests::simdriver::{repository, SimDriver};
     use cudasnap_shim_tests::tool::{binary, Said};
     use object::elf::DF_1_NODELETE;
@@ -66,6 +67,15 @@ mod packages {
 
     /// All that every package has beside tool, library and licences.
     fn has_pages_and_completions(files: &[String], zsh: &str) {
+        for script in [
+            "entrypoint",
+            "is-active",
+            "restore-or-cold-start",
+            "dump-and-restore",
+        ] {
+            let file = format!("bin/cudasnap-{script}");
+            assert!(files.contains(&file), "{file}");
+        }
         for page in ["cudasnap.1", "cudasnap-run.1", "cudasnap-checkpoint.1"] {
             assert!(
                 files
@@ -189,6 +199,24 @@ mod packages {
         }
     }
 
+    /// In an image of `examples/container/Dockerfile`, and in a pod's volume, the folders are at other places than in the tarball.
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_tool_finds_its_library_where_images_have_it() {
+        let root = bare_root(&["/bin/sh"]);
+        let unpacked = Folder::in_target();
+        let own = versioned(&tarball(&unpacked).library());
+        let script = "mkdir -p \"$2/opt\" \"$2/usr/local\"\n\
+            mv \"$1/lib/cudasnap\" \"$2/opt/\"; cp -R \"$1/bin\" \"$2/opt/cudasnap/\"; mv \"$1/bin\" \"$2/usr/local/\"";
+        sh(script, &[unpacked.path(), root.path()]);
+        for tool in ["/usr/local/bin/cudasnap", "/opt/cudasnap/bin/cudasnap"] {
+            let command = [tool, "run", "--dry-run", "--json", "--", "/bin/sh"];
+            let said = Said::by(inside(&root, &command).env_remove("CUDASNAP_LIB"));
+            let library = format!("/opt/cudasnap/{own}/libcudasnap.so");
+            assert_eq!(said.json()["library"], library, "{said:?}");
+        }
+    }
+
     /// Unpacked over an installation with another build: both libraries are there, and the tool takes its own.
     #[test]
     #[ignore = "needs dist/: scripts/package"]
@@ -215,6 +243,8 @@ mod packages {
         has_pages_and_completions(&installed.files(), "share/zsh/site-functions/_cudasnap");
         let told = sh("\"$1/bin/python\" -B -m cudasnap", &[&venv]);
         assert_eq!(Path::new(told.trim()), installed.library());
+        let told = sh("\"$1/bin/python\" -B -m cudasnap --version", &[&venv]);
+        assert_eq!(told.trim(), format!("cudasnap {VERSION}"));
         sh(
             "\"$1/bin/python\" -m pip uninstall --quiet --yes cudasnap",
             &[&venv],
@@ -235,6 +265,8 @@ mod packages {
         asked.args(["-B", "-m", "cudasnap"]).current_dir("/");
         let said = Said::by(asked.env("PYTHONPATH", folder.path()));
         assert_eq!((said.code, &*said.stdout), (1, ""), "{said:?}");
+        let version = done(asked.arg("--version"));
+        assert_eq!(version.trim(), format!("cudasnap {VERSION}"));
         assert!(
             said.stderr
                 .starts_with("cudasnap: libcudasnap.so is not there: "),
@@ -262,11 +294,20 @@ mod packages {
         root
     }
 
-    /// dpkg on that root, with its `/proc` mounted for as long as it runs.
+    /// dpkg on that root, with its `/proc` mounted for as long as it runs: all processes of this machine are in it.
     fn dpkg(root: &Folder, arguments: &[&str]) -> Command {
+        dpkg_in(&["--mount"], root, arguments)
+    }
+
+    /// The same where there are no other processes: those of other tests may be checkpointed just now.
+    fn dpkg_alone(root: &Folder, arguments: &[&str]) -> Command {
+        dpkg_in(&["--mount", "--pid", "--fork"], root, arguments)
+    }
+
+    fn dpkg_in(namespaces: &[&str], root: &Folder, arguments: &[&str]) -> Command {
         let script = "mount -t proc proc \"$0/proc\"; exec dpkg --force-not-root --root=\"$0\" --log=\"$0/dpkg.log\" \"$@\"";
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-euc", script]);
+        command.args(namespaces).args(["sh", "-euc", script]);
         command.arg(root.path()).args(arguments);
         command
     }
@@ -318,7 +359,10 @@ mod packages {
             "{preload}"
         );
         assert_eq!(done(&mut dpkg(&root, &["--verify"])), "");
-        done(&mut dpkg(&root, &["-r", "cudasnap", &name_in(&debs[0])]));
+        done(&mut dpkg_alone(
+            &root,
+            &["-r", "cudasnap", &name_in(&debs[0])],
+        ));
         let left = files_below(&prefix);
         assert!(
             !left.iter().any(|file| file.contains("cudasnap")),
@@ -378,6 +422,30 @@ mod packages {
         assert!(!library.exists());
     }
 
+    #[test]
+    #[ignore = "needs dist/: scripts/package"]
+    fn the_tools_debian_package_stays_while_something_is_checkpointed() {
+        let root = debian_root();
+        let debs = [deb("libcudasnap-"), deb("cudasnap_")];
+        done(&mut dpkg(&root, &["-i", &debs[0], &debs[1]]));
+        let driver = SimDriver::build(false);
+        let host = Shimmed::start(&driver, &["16"], &[]);
+        let pid = host.app.pid();
+        driver.does(&format!("checkpoint {pid}"));
+        let refused = Said::by(&mut dpkg(&root, &["-r", "cudasnap"]));
+        assert_ne!(refused.code, 0, "{refused:?}");
+        let names = refused.stderr.contains(&format!(" {pid} "));
+        assert!(
+            names && refused.stderr.contains("cudasnap restore PID"),
+            "{refused:?}"
+        );
+        let tool = done(&mut inside(&root, &["/usr/bin/cudasnap", "--version"]));
+        assert_eq!(tool.trim(), format!("cudasnap {VERSION}"));
+        driver.does(&format!("restore {pid}"));
+        done(&mut dpkg_alone(&root, &["-r", "cudasnap"]));
+        assert!(!root.file("usr/bin/cudasnap").exists());
+    }
+
     /// `cargo install --path cli`: the tool alone. It says where it looks for the library, and takes one that it is told.
     #[test]
     #[ignore = "needs dist/: scripts/package"]
@@ -417,5 +485,210 @@ mod packages {
         assert_eq!(named.code, 0, "{named:?}");
         let said = done(Command::new(&tool).arg("--version"));
         assert_eq!(said.trim(), format!("cudasnap {VERSION}"));
+    }
+}
+
+mod parts {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    use cudasnap_shim_tests::folder::Folder;
+    use cudasnap_shim_tests::shimmed::{library, Shimmed};
+    use cudasnap_shim_tests::simdriver::{repository, SimDriver};
+    use cudasnap_shim_tests::tool::{binary, Said};
+
+    /// A folder for PATH with links to these programs alone.
+    fn path_with(folder: &Folder, programs: &[&str]) -> PathBuf {
+        let path = folder.file("path");
+        std::fs::create_dir_all(&path).unwrap();
+        for program in programs {
+            let which = format!("command -v {program}");
+            let found = Said::by(Command::new("sh").args(["-c", &which])).stdout;
+            std::os::unix::fs::symlink(found.trim(), path.join(program)).unwrap();
+        }
+        path
+    }
+
+    fn executable(folder: &Folder, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = folder.write(name, text);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn read(path: &str) -> String {
+        std::fs::read_to_string(repository().join(path)).unwrap()
+    }
+
+    /// Python by its file: where PATH has next to nothing it is found no more.
+    fn python() -> String {
+        let ask = ["-c", "import sys; print(sys.executable)"];
+        let said = Said::by(Command::new("python3").args(ask));
+        said.stdout.trim().to_owned()
+    }
+
+    // scripts/package
+
+    #[test]
+    fn what_a_build_misses_is_told_with_how_to_install_it() {
+        let folder = Folder::new();
+        let mut package = Command::new(python());
+        package.arg(repository().join("scripts/package"));
+        package.arg("--out").arg(folder.file("dist"));
+        let said = Said::by(
+            package
+                .env("PATH", path_with(&folder, &["git"]))
+                .env_remove("CC"),
+        );
+        assert_eq!(said.code, 2, "{said:?}");
+        let lines: Vec<&str> = said.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{said:?}");
+        assert!(lines[0].starts_with("package: Rust is missing: ") && lines[0].contains("rustup"));
+        assert!(lines[1].starts_with("package: a C compiler (cc) is missing: "));
+    }
+
+    #[test]
+    fn a_build_that_fails_is_told_in_a_line() {
+        let folder = Folder::new();
+        // What is fetched and made once is there already.
+        let zig = read("packages/zig.txt");
+        let recipe = format!("{zig}{}", read("packages/floor.py"));
+        folder.write("package/zig/zig.txt", &zig);
+        folder.write("package/glibc-2.17/made-by", &recipe);
+        let path = path_with(&folder, &["git", "cc", "sh"]);
+        executable(
+            &folder,
+            "path/cargo",
+            "#!/bin/sh\necho 'error: no' >&2\nexit 101\n",
+        );
+        let mut package = Command::new(python());
+        package.arg(repository().join("scripts/package"));
+        package.arg("--out").arg(folder.file("dist"));
+        package
+            .env("CARGO_TARGET_DIR", folder.path())
+            .env_remove("CC");
+        let said = Said::by(package.env("PATH", path));
+        assert_eq!(said.code, 1, "{said:?}");
+        let lines: Vec<&str> = said.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{said:?}");
+        assert!(lines[1].starts_with("package: cargo build ") && lines[1].ends_with(" status 101"));
+        assert!(!folder.file("dist").exists());
+    }
+
+    // python -m cudasnap
+
+    /// An environment as pip leaves it, below a folder of this name: module, notes, a program and a library.
+    fn environment(folder: &Folder, name: &str) -> Command {
+        for file in ["__init__.py", "__main__.py"] {
+            let text = read(&format!("packages/python/cudasnap/{file}"));
+            folder.write(&format!("{name}/site/cudasnap/{file}"), &text);
+        }
+        folder.write(
+            &format!("{name}/site/cudasnap-1.dist-info/METADATA"),
+            "Metadata-Version: 2.1\nName: cudasnap\nVersion: 1\n",
+        );
+        folder.write(
+            &format!("{name}/site/cudasnap-1.dist-info/RECORD"),
+            "../share/completions/cudasnap,,\n../bin/cudasnap,,\n../lib/libcudasnap.so,,\n",
+        );
+        folder.write(&format!("{name}/share/completions/cudasnap"), "");
+        folder.write(&format!("{name}/lib/libcudasnap.so"), "");
+        executable(
+            folder,
+            &format!("{name}/bin/cudasnap"),
+            "#!/bin/sh\necho \"tool: $*\"\nexit 3\n",
+        );
+        let mut python = Command::new("python3");
+        // The module is looked for in the folder that it is started in; PYTHONPATH takes no colons either.
+        let site = folder.file(&format!("{name}/site"));
+        python.args(["-B", "-m", "cudasnap"]).current_dir(site);
+        python
+    }
+
+    #[test]
+    fn the_python_module_prints_the_path_or_becomes_the_tool() {
+        let folder = Folder::new();
+        let said = Said::by(&mut environment(&folder, "venv"));
+        let path = folder
+            .file("venv/lib/libcudasnap.so")
+            .canonicalize()
+            .unwrap();
+        assert_eq!(
+            said.parts(),
+            (0, format!("{}\n", path.display()), String::new())
+        );
+        let said = Said::by(environment(&folder, "venv").args(["status", "--json"]));
+        assert_eq!(
+            said.parts(),
+            (3, "tool: status --json\n".into(), String::new())
+        );
+        std::fs::remove_file(folder.file("venv/bin/cudasnap")).unwrap();
+        let mut python = Command::new("python3");
+        python.args(["-B", "-m", "cudasnap", "status"]);
+        let said = Said::by(python.current_dir(folder.file("venv/site")));
+        assert_eq!((said.code, &*said.stdout), (1, ""));
+        assert!(
+            said.stderr
+                .starts_with("cudasnap: the program cudasnap is not there"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn the_python_module_prints_no_path_that_cannot_be_preloaded() {
+        let folder = Folder::new();
+        for name in ["a b", "a:b", "a$b"] {
+            let said = Said::by(&mut environment(&folder, name));
+            assert_eq!((said.code, &*said.stdout), (1, ""), "{name}");
+            assert!(said.stderr.contains("cannot be preloaded"), "{said:?}");
+        }
+    }
+
+    // What dpkg asks before it removes a package
+
+    /// A script of `packages/debian` with these words in place of others, where there are only these programs.
+    fn prerm(name: &str, words: (&str, &Path), programs: &[&str]) -> Said {
+        let folder = Folder::new();
+        let text = read(&format!("packages/debian/{name}"));
+        assert!(text.contains(words.0));
+        let script = folder.write("prerm", &text.replace(words.0, words.1.to_str().unwrap()));
+        let mut command = Command::new("/bin/sh");
+        command.arg(script).arg("remove");
+        Said::by(command.env("PATH", path_with(&folder, programs)))
+    }
+
+    #[test]
+    fn a_library_in_use_stays_with_and_without_stat() {
+        let driver = SimDriver::build(false);
+        let host = Shimmed::start(&driver, &["16"], &[]);
+        let pid = format!(" {} ", host.app.pid());
+        for programs in [&["grep", "cut", "tr", "stat"][..], &["grep", "cut", "tr"]] {
+            let said = prerm("prerm.library", ("@LIBRARY@", &library()), programs);
+            assert_eq!(said.code, 1, "{said:?}");
+            assert!(said.stderr.contains("is in use by: "), "{said:?}");
+            assert!(said.stderr.contains(&pid), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn the_tool_stays_while_something_is_checkpointed() {
+        let driver = SimDriver::build(false);
+        let host = Shimmed::start(&driver, &["16"], &[]);
+        let pid = host.app.pid();
+        let asked = || {
+            let programs = ["grep", "cut"];
+            prerm("prerm.tool", ("/usr/bin/cudasnap", &binary()), &programs)
+        };
+        // Others on this machine may wait too.
+        let names = |said: &Said| said.stderr.contains(&format!(" {pid} "));
+        assert!(!names(&asked()));
+        driver.does(&format!("checkpoint {pid}"));
+        let said = asked();
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(
+            names(&said) && said.stderr.contains("cudasnap restore PID"),
+            "{said:?}"
+        );
+        driver.does(&format!("restore {pid}"));
+        assert!(!names(&asked()));
     }
 }

@@ -106,6 +106,44 @@ fn on_the_simulated_driver_nothing_fails() {
     );
 }
 
+/// The loader would look for parts of the path, and its words would be about something else.
+#[test]
+fn a_path_that_cannot_be_preloaded_is_told_as_such() {
+    let driver = SimDriver::build(false);
+    let folder = Folder::new("a b");
+    let copy = folder.0.join("libcudasnap.so");
+    fs::copy(library(), &copy).unwrap();
+    let said = Said::by(driver.tool("doctor --json").env("CUDASNAP_LIB", &copy));
+    let report = said.json();
+    let preload = finding(&report, "library", "preload");
+    assert_eq!(preload["verdict"], "failed", "{preload}");
+    let words = |key: &str| preload[key].as_str().unwrap_or_default().to_owned();
+    assert!(words("found").contains("a path with blanks"), "{preload}");
+    assert!(words("mend").contains("under another path"), "{preload}");
+}
+
+/// A container without `/sys`: nothing is said of the kernel that nobody has read.
+#[test]
+fn settings_that_cannot_be_read_are_told_as_such() {
+    let driver = SimDriver::build(false);
+    let hidden = "mount -t tmpfs tmpfs /sys; exec \"$0\" doctor --json";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-euc", hidden])
+        .arg(binary());
+    let report = Said::by(command.env("LD_LIBRARY_PATH", &driver.library)).json();
+    for check in ["transparent", "pool of 2 MiB", "pool of 1 GiB"] {
+        let found = finding(&report, "huge pages", check);
+        let words = found["found"].as_str().unwrap();
+        assert!(
+            words.starts_with("/sys/kernel/mm cannot be read"),
+            "{found}"
+        );
+    }
+    let mend = finding(&report, "huge pages", "transparent")["mend"].clone();
+    assert!(mend.as_str().unwrap().contains("mount -t sysfs"), "{mend}");
+}
+
 #[test]
 fn a_libcuda_with_read_only_slots_is_a_warning() {
     let driver = SimDriver::build(true);
@@ -513,6 +551,42 @@ fn bash_completes_commands_and_flags() {
         .lines()
         .any(|word| word == "--for-restore"));
     assert!(complete("cudasnap mode 1 o").lines().count() >= 1);
+}
+
+/// What stands behind `run` and its options is another program's line.
+#[test]
+fn bash_completes_the_program_of_run_and_not_our_options_behind_it() {
+    let driver = SimDriver::build(false);
+    let folder = Folder::new("bash-program");
+    let script = folder.file("cudasnap", driver.must_say("completions bash").as_bytes());
+    folder.file("text", b"");
+    let complete = |words: &str, offset: &str| {
+        let ask = format!(
+            "cd {}; . {}; {offset}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _cudasnap_with_more cudasnap \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            folder.0.display(),
+            script.display()
+        );
+        let said = Said::by(Command::new("bash").args(["--norc", "-c", &ask]));
+        let words = said.stdout.lines().map(str::to_owned);
+        words.collect::<Vec<String>>()
+    };
+    let has = |words: &[String], word: &str| words.iter().any(|other| other == word);
+    for line in ["", "--", "--require", "--lib /x.so --", "--threads = 4"] {
+        let found = complete(&format!("cudasnap run {line} mkf"), "");
+        assert!(has(&found, "mkfifo"), "{line}: {found:?}");
+        // Without anybody who knows that program: files.
+        let found = complete(&format!("cudasnap run {line} mkfifo t"), "");
+        assert!(has(&found, "text"), "{line}: {found:?}");
+        let found = complete(&format!("cudasnap run {line} mkfifo --"), "");
+        assert!(!has(&found, "--require"), "{line}: {found:?}");
+        // As bash-completion does it.
+        let offset = "_command_offset() { COMPREPLY=(\"${COMP_WORDS[$1]}\"); }";
+        let found = complete(&format!("cudasnap run {line} mkfifo --"), offset);
+        assert_eq!(found, ["mkfifo"], "{line}");
+    }
+    assert!(has(&complete("cudasnap run --req", ""), "--require"));
+    assert!(has(&complete("cudasnap run --pages 4", ""), "4k"));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The verbs on the simulated driver, from another process: what they do, what they say, what they leave.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use cudasnap_cli::record::Control;
 use cudasnap_shim_tests::shimmed::Shimmed;
 use cudasnap_shim_tests::simdriver::{App, SimDriver};
+use cudasnap_shim_tests::terminal::terminal;
 use cudasnap_shim_tests::tool::{binary, until, RunningTool, Said};
 
 fn state(driver: &SimDriver, pid: u32) -> String {
@@ -35,6 +36,33 @@ fn every_verb_leads_where_it_says() {
         assert_eq!(state(&driver, pid), after);
     }
     assert_eq!(app.wrong_words(), 0);
+}
+
+/// A bar has its form from its first line on.
+#[test]
+fn on_a_terminal_no_bar_begins_as_another() {
+    let driver = SimDriver::build(false);
+    let app = driver.app(&["64"], &[]);
+    for verb in ["checkpoint", "restore"] {
+        let (mut person, program) = terminal(10, 80);
+        let mut command = driver.tool(&format!("{verb} {}", app.pid()));
+        command.env("TERM", "xterm").stdin(Stdio::null());
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(program)
+            .spawn()
+            .unwrap();
+        // The parent's copy of the program's side closes here, so that the end can be read.
+        drop(command);
+        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+        while let Ok(length @ 1..) = person.read(&mut piece) {
+            text.extend_from_slice(&piece[..length]);
+        }
+        assert!(child.wait().unwrap().success());
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains(&format!("simapp       {verb}")), "{text:?}");
+        assert!(!text.contains("0/0"), "{text:?}");
+    }
 }
 
 #[test]
@@ -315,6 +343,40 @@ fn a_tree_is_every_cuda_process_below() {
         said.code == 1 && said.stderr.contains("does not use CUDA"),
         "{said:?}"
     );
+}
+
+/// What was started is what people have at hand: a launcher, under the library or not, whose child uses CUDA.
+#[test]
+fn a_launchers_id_is_answered_with_who_below_it_uses_cuda() {
+    let driver = SimDriver::build(false);
+    let library = cudasnap_shim_tests::shimmed::library();
+    for preload in ["", library.to_str().unwrap()] {
+        let script = format!("LD_PRELOAD={preload} exec sh -c 'sleep 600 | SIMAPP 16 & wait'");
+        let tree = Tree::start(&driver, &script, 1);
+        let root = tree.shell.id();
+        let meant = format!("; {} (simapp) below it does: ", tree.pids[0]);
+        for (verb, then) in [
+            ("state PID", "--tree"),
+            ("lock PID", "--tree"),
+            ("checkpoint PID", "--tree"),
+            ("restore PID", "--tree"),
+            ("status PID", "--tree"),
+            ("drop PID", "--tree"),
+            ("reserve PID", "--tree"),
+            ("mode PID off", "name that one"),
+            ("buffer PID list", "name that one"),
+            ("buffer PID read 0", "name that one"),
+            ("buffer PID read 0 --at 10", "name that one"),
+        ] {
+            let said = driver.said(&verb.replace("PID", &root.to_string()));
+            let text = format!("{}{}", said.stdout, said.stderr);
+            let words = format!("{meant}{then}");
+            assert!(text.contains(&words), "{verb}: {words}: {said:?}");
+        }
+        assert_eq!(state(&driver, tree.pids[0]), "running");
+        driver.does(&format!("checkpoint --tree {root}"));
+        assert_eq!(state(&driver, tree.pids[0]), "checkpointed");
+    }
 }
 
 #[test]

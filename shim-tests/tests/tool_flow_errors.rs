@@ -427,6 +427,18 @@ fn a_driver_that_cannot_be_loaded_is_told_with_its_causes() {
     std::fs::remove_dir_all(&folder).unwrap();
     expect(&said, 1, "cannot load libcuda.so.1");
     expect(&said, 1, "CUDA_VISIBLE_DEVICES is \"\"");
+    // As from another terminal than the one that the process was started from.
+    let theirs = driver.library.join("libcuda.so.1");
+    let theirs = format!(
+        "process {} (simapp) has it from {}: ",
+        app.pid(),
+        theirs.display()
+    );
+    expect(
+        &said,
+        1,
+        &format!("{theirs}the simulated driver: eval \"$(scripts/sim-env)\""),
+    );
 }
 
 #[test]

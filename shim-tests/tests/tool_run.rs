@@ -49,6 +49,27 @@ impl Waiting {
     }
 }
 
+/// The loader takes a line end as it stands; its listing has it too.
+#[test]
+fn a_library_below_a_folder_with_a_line_end_is_loaded() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.at("a\nb")).unwrap();
+    let copy = folder.copy("a\nb/libcudasnap.so", &library());
+    let said = run(&[
+        "--lib",
+        text(&copy),
+        "--require",
+        "--",
+        "sh",
+        "-c",
+        "echo \"$LD_PRELOAD\"",
+    ]);
+    assert_eq!(
+        said.parts(),
+        (0, format!("{}\n", copy.display()), String::new())
+    );
+}
+
 #[test]
 fn options_arrive_in_the_record_of_the_same_process() {
     let driver = SimDriver::build(false);

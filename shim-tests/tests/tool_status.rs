@@ -1,7 +1,6 @@
 //! `cudasnap status` from another process, on the simulated driver.
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use cudasnap_cli::record::view::PhaseView;
 use cudasnap_cli::record::Control;
 use cudasnap_shim_tests::shimmed::{hostile, library, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
+use cudasnap_shim_tests::terminal::terminal;
 use cudasnap_shim_tests::tool::{binary, Said};
 use cudasnap_wire::Mode;
 use serde_json::Value;
@@ -661,35 +661,6 @@ fn a_watch_repeats_until_a_signal_ends_it() {
     // SAFETY: takes two numbers; the child has not been waited for.
     unsafe { libc::kill(watch.pid(), libc::SIGINT) };
     assert_eq!(watch.0.wait().unwrap().code(), Some(130));
-}
-
-/// A terminal: the side that a person looks at, and the side for programs.
-fn terminal(rows: u16, columns: u16) -> (std::fs::File, OwnedFd) {
-    let (mut person, mut program) = (0, 0);
-    let size = libc::winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: both numbers are written to, the size is read; no name and no settings are asked for.
-    let done = unsafe {
-        libc::openpty(
-            &mut person,
-            &mut program,
-            std::ptr::null_mut(),
-            std::ptr::null(),
-            &size,
-        )
-    };
-    assert_eq!(done, 0);
-    // SAFETY: two new descriptors that nobody else owns.
-    unsafe {
-        (
-            std::fs::File::from_raw_fd(person),
-            OwnedFd::from_raw_fd(program),
-        )
-    }
 }
 
 #[test]

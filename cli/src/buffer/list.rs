@@ -12,6 +12,7 @@ use super::stop::Stop;
 use super::verdict::Verdict;
 use super::words::Span;
 use crate::foreign_text::printable;
+use crate::process::below;
 use crate::units;
 
 /// Arguments.
@@ -129,6 +130,9 @@ fn listing(looked: &Looked, place: &Place) -> Result<Listing, Stop> {
             listing.guess(&usages, &why);
         }
     }
+    let launcher = below::remark(&looked.identity);
+    let launcher = launcher.map(|remark| format!("{remark}: name that one"));
+    listing.notes.extend(launcher);
     Ok(listing)
 }
 

@@ -8,6 +8,7 @@ use super::stop::Stop;
 use super::verdict::{Stamp, Verdict};
 use super::words::{At, Span};
 use crate::foreign_file;
+use crate::process::below;
 use crate::process::cuda::CudaUse;
 use crate::process::identity::Identity;
 use crate::process::observe::descriptors;
@@ -123,7 +124,13 @@ impl Looked {
                 stamp,
                 after_restore,
             } => (*span, *stamp, *after_restore),
-            other => return Err(Stop::refused(refusal(&self.identity, other))),
+            other => {
+                let why = refusal(&self.identity, other);
+                return Err(Stop::refused(match below::remark(&self.identity) {
+                    Some(remark) => format!("{why}; {remark}: name that one"),
+                    None => why,
+                }));
+            }
         };
         if place.at.is_some_and(|at| at.start != span.start) {
             return Err(Stop::refused(format!(
@@ -142,9 +149,11 @@ impl Looked {
         let pid = self.identity.pid;
         let uses = CudaUse::with(self.identity.target(), &self.mappings);
         if uses.map_err(|error| Stop::memory(pid, &error))? == CudaUse::None {
+            let below = below::hint(pid);
             return Err(Stop::refused(format!(
-                "process {pid} ({}) does not use CUDA: libcuda is not mapped in it",
-                self.identity.shown_name()
+                "process {pid} ({}) does not use CUDA: libcuda is not mapped in it{}",
+                self.identity.shown_name(),
+                below.map_or_else(String::new, |below| format!("; {below}: name that one"))
             )));
         }
         let span = match (&place.at, &place.before) {

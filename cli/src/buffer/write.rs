@@ -21,8 +21,12 @@ const LINES: usize = 32;
 /// Longest undo file that is read. A write holds no more than a command line: 128 KiB of digits.
 const LARGEST: u64 = 64 << 20;
 
+/// Clap's own words name what takes one of several forms before what has its place, so OFFSET would come last.
+const USAGE: &str = "cudasnap buffer <PID> write [OPTIONS] <OFFSET> <HEX|--text <STRING>|--u32 <N>|--u64 <N>|--f32 <X>>";
+
 /// Arguments of `write`.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = USAGE)]
 pub struct WriteArgs {
     /// First byte, counted from the buffer's start
     #[arg(value_parser = crate::values::read(size))]

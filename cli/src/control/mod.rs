@@ -103,6 +103,7 @@ pub fn mode(args: &ModeArgs) -> Exit {
     let done = Identity::of(args.pid)
         .map_err(|error| failed(&error))
         .and_then(|identity| set_mode(&identity, args).map_err(|error| refusal(args.pid, &error)));
+    per_process::tell_launchers(Identity::of(args.pid).ok().as_slice(), "name that one");
     match done {
         Ok(report) if args.json => output::say_json(&report, Exit::Done),
         Ok(report) => output::say(&mode_text(&report, args.mode.is_some()), Exit::Done),
@@ -170,7 +171,10 @@ struct DropLine {
 /// Frees the kept and reserved buffers of processes.
 pub fn drop(args: &DropArgs) -> Exit {
     let (lines, refusals) = match args.processes.resolve() {
-        Ok(processes) => drop_each(&processes),
+        Ok(processes) => {
+            per_process::tell_launchers(&processes, "--tree");
+            drop_each(&processes)
+        }
         Err(errors) => (Vec::new(), errors.iter().map(not_selected).collect()),
     };
     let exit = drop_exit(lines.len(), &refusals);

@@ -1,9 +1,12 @@
 //! Huge pages: with them a buffer is filled up to twice as fast, and unmapped ten times as fast.
 
+use std::path::Path;
+
 use crate::doctor::finding::{Finding, Group};
 use crate::doctor::read;
 use crate::units;
 
+const SETTINGS: &str = "/sys/kernel/mm";
 const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// Looks at the machine.
@@ -16,7 +19,10 @@ pub fn look() -> Group {
     Group {
         name: "huge pages",
         findings: vec![
-            enabled(setting("enabled").as_deref(), of_size.as_deref()),
+            match is_told() {
+                true => enabled(setting("enabled").as_deref(), of_size.as_deref()),
+                false => untold(),
+            },
             of_process(disabled),
             defrag(setting("defrag").as_deref()),
             pool(
@@ -27,6 +33,20 @@ pub fn look() -> Group {
             pool(Pool::read(1 << 20), "1 GiB", false),
         ],
     }
+}
+
+/// Whether this kernel's settings of memory can be read here at all.
+fn is_told() -> bool {
+    Path::new(SETTINGS).is_dir()
+}
+
+/// The library asks the same files, and takes what is safe.
+fn untold() -> Finding {
+    Finding::warning(
+        "transparent",
+        format!("{SETTINGS} cannot be read, so nobody here knows whether there are any: buffers get 4 KiB pages"),
+        "mount -t sysfs sysfs /sys; in a container: one that has /sys, read-only will do",
+    )
 }
 
 /// The word in brackets of a setting such as `always [madvise] never`.
@@ -135,7 +155,8 @@ fn pool(pool: Option<Pool>, size: &'static str, wanted: bool) -> Finding {
             "CUDASNAP_PAGES=hugetlb for the server, or sysctl vm.nr_hugepages=0",
         ),
         Some(Pool { total, .. }) => Finding::ok(check, format!("{}, in use", units::bytes(total))),
-        None => Finding::unknown(check, "this kernel has none"),
+        None if is_told() => Finding::unknown(check, "this kernel has none"),
+        None => Finding::unknown(check, format!("{SETTINGS} cannot be read")),
     }
 }
 

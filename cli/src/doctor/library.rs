@@ -10,6 +10,7 @@ use crate::doctor::elf_file::{hex, Library};
 use crate::doctor::environment;
 use crate::doctor::finding::{Finding, Group};
 use crate::doctor::loader;
+use crate::run::preload::{can_name, UNNAMEABLE};
 use crate::shim_library;
 
 /// What the file itself says.
@@ -48,7 +49,11 @@ fn look_at(path: &Path) -> Vec<Finding> {
         .and_then(|bytes| read_build(&bytes));
     vec![
         file(path, &build),
-        preload(&loader::try_preload(path)),
+        if can_name(path) {
+            preload(&loader::try_preload(path))
+        } else {
+            unnameable()
+        },
         writable(&open_to_all(&real)),
     ]
 }
@@ -105,6 +110,15 @@ fn preload(tried: &Result<(), String>) -> Finding {
             "install a build for this machine's libc and architecture (ldd --version)",
         ),
     }
+}
+
+/// The loader would look for parts of the path.
+fn unnameable() -> Finding {
+    Finding::failed(
+        "preload",
+        UNNAMEABLE,
+        "install library and tool under another path",
+    )
 }
 
 /// The file and the folders above it that every user may change.

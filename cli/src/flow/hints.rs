@@ -1,13 +1,16 @@
 //! What may be behind an error of the driver, as far as it can be checked from here, and what to do about it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::failure::{Cause, Failure, ILLEGAL_STATE, NOT_READY, NO_CUDA};
 use super::plan::{advice, Step};
 use crate::driver::{kernel_driver_version, DriverError, State};
+use crate::foreign_text::printable;
 use crate::gpus::Gpus;
+use crate::process::cuda::is_libcuda;
 use crate::process::rights;
+use crate::process::target::Target;
 
 /// First driver with the checkpoint calls.
 const FIRST_DRIVER: u32 = 570;
@@ -75,6 +78,27 @@ pub fn for_load(error: &DriverError, around: &Surroundings) -> Vec<String> {
         ));
     }
     hints
+}
+
+/// Where a process has the driver's library from, as far as it is there for us too.
+pub fn libcuda_of(target: Target) -> Option<PathBuf> {
+    let mappings = target.mappings().ok()?;
+    let library = mappings.into_iter().find(is_libcuda)?;
+    let path = PathBuf::from(library.path);
+    path.is_file().then_some(path)
+}
+
+/// How to load the library that a process has, where this command finds none: it was started in another environment.
+pub fn from_there(library: &Path) -> String {
+    let folder = library.parent().unwrap_or(Path::new("/"));
+    let simulated = folder
+        .file_name()
+        .is_some_and(|name| name == "sim" || name == "sim-relro");
+    let how = match simulated {
+        true => "the simulated driver: eval \"$(scripts/sim-env)\" in this shell too".to_owned(),
+        false => format!("call this with LD_LIBRARY_PATH={}", folder.display()),
+    };
+    printable(&format!("has it from {}: {how}", library.display()))
 }
 
 /// A list ends at its first entry that is no device.

@@ -9,6 +9,7 @@ use super::plan::Step;
 use super::shim::{Numbers, Part};
 use crate::driver::State;
 use crate::exit::Exit;
+use crate::process::below;
 use crate::process::identity::Identity;
 
 /// How a process came out.
@@ -92,6 +93,9 @@ pub struct Row {
     pub steps: Vec<StepRow>,
     /// What went wrong.
     pub troubles: Vec<Trouble>,
+    /// Of one without CUDA: who below it uses CUDA, in words.
+    #[serde(skip)]
+    pub below: Option<String>,
 }
 
 impl Row {
@@ -106,6 +110,7 @@ impl Row {
             state: None,
             steps: Vec::new(),
             troubles: Vec::new(),
+            below: None,
         }
     }
 
@@ -129,6 +134,12 @@ impl Row {
         for failure in failures {
             self.add_trouble(failure, Surroundings::known());
         }
+    }
+
+    /// It does not use CUDA. A launcher's id is what people have at hand: they are told who below it does.
+    pub fn leave_alone(&mut self) {
+        self.outcome = Outcome::NoCuda;
+        self.below = below::hint(self.pid);
     }
 
     /// Notes something that went wrong.
@@ -204,6 +215,7 @@ pub(super) mod tests {
             state: Some(State::Running),
             steps: Vec::new(),
             troubles: Vec::new(),
+            below: None,
         }
     }
 

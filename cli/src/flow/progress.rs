@@ -77,9 +77,11 @@ impl Show for Watcher {
         if step.copies() {
             shown.shim.began();
         }
-        let bar = self.bars.add(ProgressBar::no_length());
-        bar.set_prefix(format!("{} {step:<10}", shown.title));
-        bar.set_style(style(false));
+        // In its form before it is added: that draws it.
+        let bar = ProgressBar::no_length()
+            .with_style(style(false))
+            .with_prefix(format!("{} {step:<10}", shown.title));
+        let bar = self.bars.add(bar);
         shown.bar = Some(Bar {
             step,
             bar,

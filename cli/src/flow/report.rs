@@ -199,7 +199,9 @@ pub fn remarks(rows: &[Row], signal: Option<i32>) -> Vec<String> {
             remarks.extend(trouble.hints.iter().map(|hint| format!("  {hint}")));
         }
         if row.outcome == Outcome::NoCuda {
-            remarks.push(format!("{who} does not use CUDA: left alone"));
+            let below = row.below.as_ref();
+            let below = below.map_or_else(String::new, |below| format!("; {below}: --tree"));
+            remarks.push(format!("{who} does not use CUDA: left alone{below}"));
         }
         remarks.extend(row.steps.iter().filter_map(|step| steps_down(&who, step)));
         remarks.extend(left_behind(row, &who, signal));
@@ -336,6 +338,17 @@ mod tests {
         done.state = Some(State::Checkpointed);
         assert!(remarks(&[done.clone()], None).is_empty());
         assert!(remarks(&[done], Some(15))[0].contains("cudasnap restore 8"));
+    }
+
+    #[test]
+    fn who_was_meant_by_a_launchers_id_is_told() {
+        let mut launcher = row(7, Outcome::NoCuda);
+        let told = |row: &Row| remarks(std::slice::from_ref(row), None);
+        let alone = "process 7 (python3) does not use CUDA: left alone";
+        assert_eq!(told(&launcher), [alone]);
+        launcher.below = Some("8 (worker) below it does".into());
+        let with = format!("{alone}; 8 (worker) below it does: --tree");
+        assert_eq!(told(&launcher), [with]);
     }
 
     #[test]

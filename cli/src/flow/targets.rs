@@ -110,7 +110,7 @@ impl Targets {
         for (row, identity) in self.rows.iter_mut().zip(&self.identities) {
             // Where only the driver knows, it is asked.
             if CudaUse::of(identity.target()) == Ok(CudaUse::None) {
-                row.outcome = Outcome::NoCuda;
+                row.leave_alone();
             }
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Targets {
                 row.before = Some(state);
                 row.state = Some(state);
             }
-            Err(cause) if cause.code() == NO_CUDA => row.outcome = Outcome::NoCuda,
+            Err(cause) if cause.code() == NO_CUDA => row.leave_alone(),
             Err(cause) => self.fail(at, Failure { step: None, cause }),
         }
     }
@@ -192,7 +192,7 @@ pub fn crew(
     map: &[GpuPair],
     signals: &Receiver<i32>,
 ) -> Result<Crew, Stop> {
-    let driver = Arc::new(load(signals)?);
+    let driver = Arc::new(load(targets, live, signals)?);
     let subjects = live.iter().map(|at| {
         let identity = targets.identity(*at).clone();
         Subject {
@@ -205,7 +205,7 @@ pub fn crew(
 }
 
 /// In a thread of its own: it takes seconds on some nodes, and hangs on some others.
-fn load(signals: &Receiver<i32>) -> Result<Driver, Stop> {
+fn load(targets: &Targets, live: &[usize], signals: &Receiver<i32>) -> Result<Driver, Stop> {
     let (send, loaded) = bounded(1);
     let loader = move || {
         let _ = send.send(Driver::load());
@@ -216,7 +216,9 @@ fn load(signals: &Receiver<i32>) -> Result<Driver, Stop> {
         .map_err(|error| Stop::Failed(vec![format!("no thread to work with: {error}")]))?;
     select! {
         recv(loaded) -> driver => match driver {
-            Ok(driver) => driver.map_err(|error| cannot_load(&error)),
+            Ok(driver) => driver.map_err(|error| {
+                cannot_load(&error, live.iter().map(|at| targets.identity(*at)))
+            }),
             Err(_) => Err(Stop::Failed(vec!["the driver's library ended its thread".into()])),
         },
         recv(signals) -> signal => Err(Stop::Signal(signal.unwrap_or(libc::SIGTERM))),
@@ -227,8 +229,18 @@ fn load(signals: &Receiver<i32>) -> Result<Driver, Stop> {
     }
 }
 
-fn cannot_load(error: &DriverError) -> Stop {
+fn cannot_load<'a>(error: &DriverError, mut targets: impl Iterator<Item = &'a Identity>) -> Stop {
     let mut sentences = vec![error.to_string()];
+    let theirs = targets.find_map(|identity| {
+        let (pid, name) = (identity.pid, identity.shown_name());
+        let library = hints::libcuda_of(identity.target())?;
+        Some(format!(
+            "process {pid} ({name}) {}",
+            hints::from_there(&library)
+        ))
+    });
+    let theirs = theirs.filter(|_| matches!(error, DriverError::NoLibrary(_)));
+    sentences.extend(theirs.map(|hint| format!("  {hint}")));
     let hints = hints::for_load(error, Surroundings::known());
     sentences.extend(hints.iter().map(|hint| format!("  {hint}")));
     Stop::Failed(sentences)

@@ -110,6 +110,28 @@ mod tests {
         assert!(looked > 20, "{looked}");
     }
 
+    /// In a usage, whoever wrote it: where each argument that has its place stands, in the order in which they are read.
+    #[test]
+    fn every_usage_names_arguments_in_the_order_in_which_they_are_read() {
+        let mut looked = 0;
+        each(&built(), "cudasnap", &mut |command, name| {
+            let usage = command.clone().render_usage().to_string();
+            let words: Vec<&str> = usage
+                .split(|letter: char| !letter.is_ascii_alphanumeric())
+                .collect();
+            let mut named: Vec<&clap::Arg> = command.get_positionals().collect();
+            named.sort_by_key(|argument| argument.get_index());
+            let places = named.iter().map(|argument| {
+                let value = argument.get_value_names().map_or("", |names| &names[0]);
+                let place = words.iter().position(|word| *word == value);
+                place.unwrap_or_else(|| panic!("{name}: no {value} in {usage}"))
+            });
+            assert!(places.is_sorted(), "{name}: {usage}");
+            looked += named.len();
+        });
+        assert!(looked > 15, "{looked}");
+    }
+
     #[test]
     fn statuses_and_variables_are_in_help_and_page() {
         let help = Cli::command().render_long_help().to_string();

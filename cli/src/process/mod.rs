@@ -1,5 +1,6 @@
 //! Other processes: who they are, what they hold, what may be read of them.
 
+pub mod below;
 pub mod cuda;
 pub mod ending;
 pub mod file_mappings;

@@ -104,7 +104,10 @@ struct Line {
 /// Fills the ranges of processes.
 pub fn run(args: &Args) -> Exit {
     let (lines, refusals) = match args.processes.resolve() {
-        Ok(processes) => fill_each(&processes, args),
+        Ok(processes) => {
+            per_process::tell_launchers(&processes, "--tree");
+            fill_each(&processes, args)
+        }
         Err(errors) => (Vec::new(), errors.iter().map(not_selected).collect()),
     };
     let ends = lines.iter().map(|line| end_of(line.stopped.as_ref()));

@@ -35,8 +35,9 @@ pub fn choose(asked: Option<&Path>) -> Result<Choice, String> {
     };
     if !preload::can_name(&path) {
         return Ok(Choice::Unfit(format!(
-            "{}: a path with blanks, colons or dollar signs cannot be preloaded, install the library under another",
-            path.display()
+            "{}: {}, install the library under another",
+            path.display(),
+            preload::UNNAMEABLE
         )));
     }
     Ok(match image::library_with(&path, SYMBOL) {

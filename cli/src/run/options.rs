@@ -228,12 +228,20 @@ fn doubts(environment: &[(OsString, OsString)]) -> impl Iterator<Item = String> 
     let limit = limit.map(|_| {
         "a limit for the kept buffer is given, but no buffer is kept: add --buffer keep".into()
     });
-    let folder = value("CUDASNAP_REPORT").and_then(missing_folder);
+    let folder = value("CUDASNAP_REPORT").and_then(no_file);
     limit.into_iter().chain(folder)
 }
 
-fn missing_folder(report: &OsStr) -> Option<String> {
-    let folder = Path::new(report).parent()?;
+/// Why nothing could be written there, as things are now.
+fn no_file(report: &OsStr) -> Option<String> {
+    let path = Path::new(report);
+    if path.is_dir() || report.as_bytes().ends_with(b"/") {
+        return Some(format!(
+            "{} is a folder: name a file in it for the report",
+            path.display()
+        ));
+    }
+    let folder = path.parent()?;
     (!folder.is_dir()).then(|| {
         format!(
             "there is no folder {} (yet) for the report",
@@ -356,5 +364,12 @@ mod tests {
         assert_eq!(kept, Complaints::default());
         let folder = checked(&[("CUDASNAP_REPORT", "/no/such/folder/r.json")]);
         assert!(folder.doubtful[0].contains("/no/such/folder"));
+        for path in ["/tmp", "/tmp/", "/no/such/folder/"] {
+            let folder = checked(&[("CUDASNAP_REPORT", path)]);
+            let words = format!("{path} is a folder: name a file in it");
+            assert!(folder.doubtful[0].starts_with(&words), "{folder:?}");
+        }
+        let file = checked(&[("CUDASNAP_REPORT", "/tmp/report.json")]);
+        assert_eq!(file, Complaints::default());
     }
 }

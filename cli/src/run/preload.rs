@@ -79,6 +79,9 @@ pub fn can_name(path: &Path) -> bool {
         .any(|byte| is_separator(*byte) || *byte == b'$')
 }
 
+/// What is to be said of a path that the loader would not read as one.
+pub const UNNAMEABLE: &str = "a path with blanks, colons or dollar signs cannot be preloaded";
+
 fn is_separator(byte: u8) -> bool {
     byte == b' ' || byte == b':'
 }

@@ -33,7 +33,9 @@ pub fn load(
     without: &OsStr,
 ) -> Result<(), String> {
     let trace = |list: &OsStr| {
-        trace(loader, program, list).map_err(|error| format!("trying it failed: {error}"))
+        let listed = trace(loader, program, list);
+        let listed = listed.map(|text| in_one_line(&text, library));
+        listed.map_err(|error| format!("trying it failed: {error}"))
     };
     let listed = trace(with)?;
     if lists(&listed, library) && complaints(&listed).next().is_none() {
@@ -74,8 +76,17 @@ fn trace(loader: &Path, program: &Path, list: &OsStr) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The library's path as it is looked for in the listing: a line end in it would make two lines of one.
+fn flat(library: &Path) -> String {
+    library.display().to_string().replace('\n', "?")
+}
+
+fn in_one_line(text: &str, library: &Path) -> String {
+    text.replace(&library.display().to_string(), &flat(library))
+}
+
 fn lists(text: &str, library: &Path) -> bool {
-    let entry = format!("\t{} (0x", library.display());
+    let entry = format!("\t{} (0x", flat(library));
     text.lines().any(|line| line.starts_with(&entry))
 }
 
@@ -106,6 +117,16 @@ mod tests {
         );
         assert_eq!(complaints(FINE).count(), 0);
         assert_eq!(complaints("\tstatically linked\n").count(), 0);
+    }
+
+    #[test]
+    fn a_line_end_in_the_path_makes_no_second_line() {
+        let library = Path::new("/o/a\nb/libcudasnap.so");
+        let listed = FINE.replace("/o/", "/o/a\nb/");
+        assert!(!lists(&listed, library));
+        let listed = in_one_line(&listed, library);
+        assert!(lists(&listed, library), "{listed}");
+        assert_eq!(complaints(&listed).count(), 0);
     }
 
     #[test]

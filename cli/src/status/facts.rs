@@ -126,6 +126,15 @@ pub struct Relative {
     pub library: Option<bool>,
 }
 
+/// A process that was named and has no CUDA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plain {
+    /// Who it is.
+    pub identity: Identity,
+    /// Who below it uses CUDA, in words.
+    pub below: Option<String>,
+}
+
 /// Ids that a note names.
 const NAMED: usize = 5;
 
@@ -139,7 +148,7 @@ pub struct Round {
     /// The CUDA processes.
     pub processes: Vec<Process>,
     /// Processes that were named and have no CUDA.
-    pub without_cuda: Vec<Identity>,
+    pub without_cuda: Vec<Plain>,
     /// Numbers that name no process.
     pub errors: Vec<SelectionError>,
     /// Processes that may not be looked into, where all were asked for.
@@ -160,11 +169,13 @@ impl Round {
             .errors
             .iter()
             .map(|error| printable(&error.to_string()));
-        let without = self.without_cuda.iter().map(|identity| {
+        let without = self.without_cuda.iter().map(|plain| {
+            let below = plain.below.as_ref();
             format!(
-                "process {} ({}) does not use CUDA: libcuda is not mapped in it",
-                identity.pid,
-                printable(&identity.name)
+                "process {} ({}) does not use CUDA: libcuda is not mapped in it{}",
+                plain.identity.pid,
+                printable(&plain.identity.name),
+                below.map_or_else(String::new, |below| format!("; {below}: --tree"))
             )
         });
         let missing = self
@@ -315,7 +326,10 @@ pub(super) mod tests {
             ..process(8)
         };
         let error = SelectionError::Identity(IdentityError::NoSuchProcess(9));
-        let plain = process(10).identity;
+        let plain = Plain {
+            identity: process(10).identity,
+            below: None,
+        };
         for (processes, errors, without, exit) in [
             (vec![fine()], 0, 0, Exit::Done),
             (vec![fine()], 0, 1, Exit::Done),
@@ -359,7 +373,10 @@ pub(super) mod tests {
         let mut round = round(Vec::new());
         let mut identity = process(7).identity;
         identity.name = "\u{1b}[2J".into();
-        round.without_cuda.push(identity);
+        round.without_cuda.push(Plain {
+            identity,
+            below: None,
+        });
         assert!(!round.complaints()[0].contains('\u{1b}'));
     }
 }

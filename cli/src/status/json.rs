@@ -63,7 +63,7 @@ pub fn line(round: &Round, verdicts: &[Verdict]) -> String {
         without_cuda: round
             .without_cuda
             .iter()
-            .map(|identity| identity.pid)
+            .map(|plain| plain.identity.pid)
             .collect(),
         errors: round.errors.iter().map(ToString::to_string).collect(),
         unreadable: round.unreadable.len(),
@@ -79,6 +79,7 @@ pub fn line(round: &Round, verdicts: &[Verdict]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::facts::tests::{process, round, with_record};
+    use super::super::facts::Plain;
     use super::*;
     use crate::process::identity::IdentityError;
     use crate::selection::SelectionError;
@@ -89,7 +90,10 @@ mod tests {
         round
             .errors
             .push(SelectionError::Identity(IdentityError::NoSuchProcess(9)));
-        round.without_cuda.push(process(10).identity);
+        round.without_cuda.push(Plain {
+            identity: process(10).identity,
+            below: None,
+        });
         round.processes[0].identity.name = "a\u{1b}b\n".into();
         let verdicts: Vec<Verdict> = round
             .processes

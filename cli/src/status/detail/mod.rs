@@ -214,6 +214,7 @@ mod tests {
     use super::super::preload::Preload;
     use super::*;
     use console::measure_text_width;
+    use cudasnap_wire::PageKind;
     use std::sync::atomic::Ordering::Relaxed;
 
     pub fn shown(process: Process, paper: Paper) -> String {
@@ -304,6 +305,20 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected:?} in:\n{text}");
         }
+    }
+
+    /// A step down is none of what was asked for.
+    #[test]
+    fn pages_are_those_of_the_option_and_those_that_were_settled_for() {
+        let mut process = with_record(7, |record| {
+            record.buffer.state.store(1, Relaxed);
+            record.current.pages.store(PageKind::Small.number(), Relaxed);
+        });
+        process.buffer_is_mapped = true;
+        process.buffer_pages = full().buffer_pages;
+        let text = shown(process, Paper::plain());
+        let words = "(asked for: thp, settled for: 4k)";
+        assert!(text.contains(words), "{text}");
     }
 
     #[test]

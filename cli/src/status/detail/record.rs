@@ -86,7 +86,15 @@ fn buffer(process: &Process, record: &RecordView) -> String {
         return text + ", not mapped in this process";
     }
     if let Some(pages) = &process.buffer_pages {
-        text += &format!("; {} (asked for: {})", granted(pages), record.current.pages);
+        let (asked, taken) = (
+            record.options.pages.to_string(),
+            record.current.pages.to_string(),
+        );
+        let stepped = match asked == taken {
+            true => String::new(),
+            false => format!(", settled for: {taken}"),
+        };
+        text += &format!("; {} (asked for: {asked}{stepped})", granted(pages));
     }
     if buffer.state.is("kept") {
         text += "; it holds what was in GPU memory; `cudasnap drop` frees it";

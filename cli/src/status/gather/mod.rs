@@ -10,12 +10,13 @@ use rayon::prelude::*;
 use uzers::{Users, UsersCache};
 
 use crate::gpus::Gpus;
+use crate::process::below;
 use crate::process::identity::Identity;
 use crate::process::rights;
 use crate::process::tree;
 use crate::selection::{Selection, SelectionError};
 
-use super::facts::{Library, Process, Round, SeenByNvml};
+use super::facts::{Library, Plain, Process, Round, SeenByNvml};
 use super::library_file::Files;
 use super::own_program;
 use super::relatives::{cuda_below, library_above};
@@ -82,7 +83,8 @@ pub fn these(selections: &[Selection], depth: Depth) -> Round {
 
 fn take_named(round: &mut Round, identity: Identity, depth: Depth, files: &Files) {
     let known = |process: &Process| process.identity == identity;
-    if round.processes.iter().any(known) || round.without_cuda.contains(&identity) {
+    let is_plain = |plain: &Plain| plain.identity == identity;
+    if round.processes.iter().any(known) || round.without_cuda.iter().any(is_plain) {
         return;
     }
     match look(identity.pid, depth, files) {
@@ -91,7 +93,10 @@ fn take_named(round: &mut Round, identity: Identity, depth: Depth, files: &Files
             let missing = rights::missing(identity.pid).to_string();
             round.processes.push(closed(identity, Some(missing)));
         }
-        Look::NoCuda => round.without_cuda.push(identity),
+        Look::NoCuda => round.without_cuda.push(Plain {
+            below: below::hint(identity.pid),
+            identity,
+        }),
         Look::Gone(error) => round.errors.push(SelectionError::Identity(error)),
     }
 }
