@@ -1,0 +1,96 @@
+//! The plots of a document as PNG, with a font of its own: it works on a machine without fonts. The drawing is the one that pages have.
+
+use std::sync::Arc;
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{fontdb::Database, Options, Tree};
+
+use super::plot::palette::Theme;
+use super::plot::scene::{Anchor, Ink, Scene};
+use super::plot::svg::alone;
+use super::plot::text::wrap;
+use super::plot::{scene, WIDE};
+use super::words::clean;
+use super::Document;
+
+/// See `font/README.md` for where it is from and its licence.
+const FONT: &[u8] = include_bytes!("font/OpenSans-Subset.ttf");
+const FAMILY: &str = "Open Sans";
+/// Pixels for each unit of the drawing.
+const SCALE: f32 = 2.0;
+/// Height of a picture in pixels that other programs still open.
+const TALLEST: f32 = 30_000.0;
+
+const TITLE: f64 = 22.0;
+const HEADING: f64 = 17.0;
+
+/// All plots one below the other, on a light ground.
+///
+/// # Errors
+/// They cannot be drawn: there are too many.
+pub fn png(document: &Document) -> Result<Vec<u8>, String> {
+    let document = clean(document);
+    let drawing = alone(&sheet(&document), &document.title, Theme::Light);
+    let tree = Tree::from_str(&drawing, &options()).map_err(|error| error.to_string())?;
+    let size = tree.size();
+    // Many plots are drawn smaller rather than not at all.
+    let scale = SCALE.min(TALLEST / size.height());
+    let pixels = |length: f32| (length * scale).ceil() as u32;
+    let mut picture = Pixmap::new(pixels(size.width()), pixels(size.height()))
+        .ok_or("the plots are too large for a picture")?;
+    resvg::render(
+        &tree,
+        Transform::from_scale(scale, scale),
+        &mut picture.as_mut(),
+    );
+    picture.encode_png().map_err(|error| error.to_string())
+}
+
+fn options() -> Options<'static> {
+    let mut fonts = Database::new();
+    fonts.load_font_data(FONT.to_vec());
+    fonts.set_sans_serif_family(FAMILY);
+    Options {
+        font_family: FAMILY.to_owned(),
+        fontdb: Arc::new(fonts),
+        ..Options::default()
+    }
+}
+
+fn sheet(document: &Document) -> Scene {
+    let mut sheet = Scene {
+        width: WIDE,
+        ..Scene::default()
+    };
+    words(&mut sheet, &document.title, TITLE);
+    let mut drawn = 0;
+    for section in &document.sections {
+        let Some(plot) = &section.plot else {
+            continue;
+        };
+        sheet.height += 22.0;
+        words(&mut sheet, &section.heading, HEADING);
+        sheet.height += 10.0;
+        let scene = scene(plot, WIDE);
+        let (down, height) = (sheet.height, scene.height);
+        sheet.append(scene, down);
+        sheet.height += height;
+        drawn += 1;
+    }
+    if drawn == 0 {
+        sheet.height += 10.0;
+        words(&mut sheet, "This report has no plot.", HEADING);
+    }
+    sheet
+}
+
+fn words(sheet: &mut Scene, text: &str, size: f64) {
+    for line in wrap(text, size, WIDE, 3) {
+        sheet.height += size * 1.3;
+        let at = (0.0, sheet.height - size * 0.3);
+        sheet.text(at, size, Anchor::Start, Ink::Text, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests;
