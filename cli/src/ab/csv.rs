@@ -114,9 +114,11 @@ const PHASE: [Column<OfPhase>; 20] = [
         },
     ),
     phase("gb_per_s", "bytes over s, in 10^9 bytes a second", rate),
-    phase("effective", "whether the library did the copies", |phase| {
-        seen(phase, |seen| seen.effective)
-    }),
+    phase(
+        "effective",
+        "whether the library took the phase over",
+        |phase| seen(phase, |seen| seen.effective),
+    ),
     phase("mode", "mode of the library in this phase", |phase| {
         word(phase, |seen| &seen.mode)
     }),
@@ -125,48 +127,60 @@ const PHASE: [Column<OfPhase>; 20] = [
     }),
     phase(
         "kept",
-        "whether the buffer was kept from the phase before",
+        "whether the buffer was kept from the cycle before, or reserved",
         |phase| seen(phase, |seen| seen.kept),
     ),
-    phase("threads", "threads that copied", |phase| {
-        seen(phase, |seen| seen.threads)
-    }),
+    phase(
+        "threads",
+        "threads that copied, the driver's own included",
+        |phase| seen(phase, |seen| seen.threads),
+    ),
     phase("strategy", "how it copied", |phase| {
         word(phase, |seen| &seen.strategy)
     }),
-    phase("copied_bytes", "bytes that the library copied", |phase| {
-        seen(phase, |seen| seen.copied)
-    }),
+    phase(
+        "copied_bytes",
+        "bytes that were copied through the library, each counted once",
+        |phase| seen(phase, |seen| seen.copied),
+    ),
     phase(
         "zeros_bytes",
-        "bytes that were zeros and not copied",
+        "bytes of these that were zeros, as what lay there, and were left out",
         |phase| seen(phase, |seen| seen.zeros),
     ),
-    phase("mmap_s", "time in mmap of the buffer", |phase| {
-        time(phase, |seen| seen.mmap)
-    }),
+    phase(
+        "mmap_s",
+        "time inside mmap of the buffer (checkpoint)",
+        |phase| time(phase, |seen| seen.mmap),
+    ),
     phase(
         "prefault_s",
-        "time of prefault, beside other steps",
+        "from the start of the phase to the end of prefault",
         |phase| time(phase, |seen| seen.prefault),
     ),
     phase(
         "first_copy_s",
-        "from the start to the first copy",
+        "from the start of the phase to the start of its first copy",
         |phase| time(phase, |seen| seen.first_copy),
     ),
-    phase("copying_s", "time of copies", |phase| {
+    phase("copying_s", "sum of the times inside copies", |phase| {
         time(phase, |seen| seen.copying)
     }),
-    phase("waiting_s", "time of waiting for copies", |phase| {
-        time(phase, |seen| seen.waiting)
-    }),
-    phase("copy_loop_s", "from the first copy to the last", |phase| {
-        time(phase, |seen| seen.copy_loop)
-    }),
-    phase("munmap_s", "time in munmap of the buffer", |phase| {
-        time(phase, |seen| seen.munmap)
-    }),
+    phase(
+        "waiting_s",
+        "sum of the times between copies: waiting for the driver",
+        |phase| time(phase, |seen| seen.waiting),
+    ),
+    phase(
+        "copy_loop_s",
+        "from the start of the first copy to the end of the last",
+        |phase| time(phase, |seen| seen.copy_loop),
+    ),
+    phase(
+        "munmap_s",
+        "time inside munmap of the buffer (restore)",
+        |phase| time(phase, |seen| seen.munmap),
+    ),
     phase(
         "total_s",
         "from the start of the phase to its end, as the library saw it",
@@ -268,12 +282,18 @@ pub fn csv(measured: &Measured) -> String {
 pub fn columns() -> Vec<(String, &'static str)> {
     let phase = |direction| {
         let named = move |name| format!("{direction}_{name}");
-        PHASE.iter().map(move |column| (named(column.name), column.what))
+        PHASE
+            .iter()
+            .map(move |column| (named(column.name), column.what))
     };
     let of_cycle = |column: &Column<OfCycle>| (column.name.to_owned(), column.what);
     let front = FRONT.iter().map(of_cycle);
     let back = BACK.iter().map(of_cycle);
-    front.chain(phase("checkpoint")).chain(phase("restore")).chain(back).collect()
+    front
+        .chain(phase("checkpoint"))
+        .chain(phase("restore"))
+        .chain(back)
+        .collect()
 }
 
 fn cells(row: &Row<'_>) -> Vec<String> {

@@ -14,7 +14,10 @@ impl Scatter {
     fn next(&mut self) -> f64 {
         let mut sum = 0.0;
         for _ in 0..3 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             sum += (self.0 >> 33) as f64 / f64::from(1u32 << 30) - 1.0;
         }
         sum / 3.0
@@ -65,23 +68,40 @@ pub fn split() -> Stacked {
     let bar = |name: &str, pieces: [f64; 6]| (name.to_owned(), pieces.to_vec());
     Stacked {
         unit: "seconds".into(),
-        pieces: ["mmap", "prefault", "first copy", "copying", "driver", "munmap"]
-            .map(String::from)
-            .to_vec(),
+        pieces: [
+            "mmap",
+            "prefault",
+            "first copy",
+            "copying",
+            "driver",
+            "munmap",
+        ]
+        .map(String::from)
+        .to_vec(),
         bars: vec![
             bar("checkpoint, observe", [0.01, 0.0, 0.0, 8.9, 1.3, 0.0]),
             bar("checkpoint, on", [0.02, 0.11, 0.18, 0.52, 0.21, 0.0]),
-            bar("checkpoint, on:threads=4,pages=4k", [0.02, 0.31, 0.18, 0.72, 0.22, 0.0]),
+            bar(
+                "checkpoint, on:threads=4,pages=4k",
+                [0.02, 0.31, 0.18, 0.72, 0.22, 0.0],
+            ),
             bar("restore, observe", [0.0, 0.0, 0.0, 6.1, 0.9, 1.4]),
             bar("restore, on", [0.0, 0.0, 0.1, 0.49, 0.19, 0.07]),
-            bar("restore, on:threads=4,pages=4k", [0.0, 0.0, 0.1, 0.53, 0.21, 0.09]),
+            bar(
+                "restore, on:threads=4,pages=4k",
+                [0.0, 0.0, 0.1, 0.53, 0.21, 0.09],
+            ),
         ],
     }
 }
 
 /// How seconds grow with size.
 pub fn scaling() -> Points {
-    let series = [("observe", 0.38), ("on", 0.024), ("on:threads=4,pages=4k", 0.031)];
+    let series = [
+        ("observe", 0.38),
+        ("on", 0.024),
+        ("on:threads=4,pages=4k", 0.031),
+    ];
     Points {
         across: "size, GiB".into(),
         up: "checkpoint, seconds".into(),
@@ -126,8 +146,26 @@ pub fn medians() -> Table {
             column("ratio, 95 % interval", true),
         ],
         rows: vec![
-            row(["observe", "", "20", "2.52", "2.41-2.60", "3.07", "3.01-3.12", ""]),
-            row(["on", "", "20", "24.8", "24.1-25.0", "33.1", "32.2-33.9", "9.84 (9.71-9.93)"]),
+            row([
+                "observe",
+                "",
+                "20",
+                "2.52",
+                "2.41-2.60",
+                "3.07",
+                "3.01-3.12",
+                "",
+            ]),
+            row([
+                "on",
+                "",
+                "20",
+                "24.8",
+                "24.1-25.0",
+                "33.1",
+                "32.2-33.9",
+                "9.84 (9.71-9.93)",
+            ]),
             row([
                 "on:threads=4,pages=4k",
                 "CUDASNAP_PAGES=4k threads=4",
@@ -150,7 +188,11 @@ pub fn report() -> Document {
         plot,
         table,
     };
-    let rates = points(&["observe", "on", "on:threads=4,pages=4k"], &[2.5, 24.8, 17.8], 20);
+    let rates = points(
+        &["observe", "on", "on:threads=4,pages=4k"],
+        &[2.5, 24.8, 17.8],
+        20,
+    );
     Document {
         title: "Checkpoint and restore of 24 GiB: observe against on".into(),
         facts: [
@@ -221,14 +263,24 @@ pub fn hostile() -> Document {
     for section in &mut document.sections {
         section.heading = word();
         section.text = word();
-        for table in &mut section.table {
-            table.columns.iter_mut().for_each(|column| column.heading = word());
-            table.rows.iter_mut().flatten().for_each(|cell| *cell = word());
+        if let Some(table) = &mut section.table {
+            table
+                .columns
+                .iter_mut()
+                .for_each(|column| column.heading = word());
+            table
+                .rows
+                .iter_mut()
+                .flatten()
+                .for_each(|cell| *cell = word());
         }
         match &mut section.plot {
             Some(Plot::Points(points) | Plot::Lines(points)) => {
                 (points.across, points.up) = (word(), word());
-                points.series.iter_mut().for_each(|series| series.name = word());
+                points
+                    .series
+                    .iter_mut()
+                    .for_each(|series| series.name = word());
                 points.limits.iter_mut().for_each(|limit| limit.0 = word());
             }
             Some(Plot::Stacked(stacked)) => {
@@ -246,7 +298,9 @@ pub fn hostile() -> Document {
 pub fn extremes() -> Document {
     let names = names(12);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let heights: Vec<f64> = (0..12).map(|number| 4.0 * f64::from(number) + 3.0).collect();
+    let heights: Vec<f64> = (0..12)
+        .map(|number| 4.0 * f64::from(number) + 3.0)
+        .collect();
     let mut gaps = points(&names[..2], &[1.0, 40.0], 1);
     gaps.series[0].points[0].y = f64::NAN;
     let wide = Points {
@@ -265,10 +319,16 @@ pub fn extremes() -> Document {
         ..scaling()
     };
     let mut tiny = split();
-    tiny.bars = vec![("one".into(), vec![0.001; 6]), ("none".into(), vec![0.0; 6])];
+    tiny.bars = vec![
+        ("one".into(), vec![0.001; 6]),
+        ("none".into(), vec![0.0; 6]),
+    ];
     let plots = [
         ("Twelve series", Plot::Points(points(&names, &heights, 42))),
-        ("500 cycles", Plot::Points(points(&names[..2], &[3.0, 30.0], 250))),
+        (
+            "500 cycles",
+            Plot::Points(points(&names[..2], &[3.0, 30.0], 250)),
+        ),
         ("One point, one without a number", Plot::Points(gaps)),
         ("Nothing", Plot::Points(Points::default())),
         ("Sizes far apart", Plot::Lines(wide)),

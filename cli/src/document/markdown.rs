@@ -148,11 +148,11 @@ fn escaped(text: &str) -> String {
             ':' if after == Some(&'/') => shown.push_str(":<!-- -->"),
             '.' if before == Some(&'w') && is_letter(after) => shown.push_str(".<!-- -->"),
             // Only at the start: a heading, an item of a list, a rule.
-            '#' | '-' | '+' | '=' if at == 0 => {
+            '#' | '-' | '+' | '=' if at == 0 && ends(character, after) => {
                 shown.push('\\');
                 shown.push(*character);
             }
-            '.' | ')' if at > 0 && characters[..at].iter().all(char::is_ascii_digit) => {
+            '.' | ')' if is_count(&characters[..at]) && ends(character, after) => {
                 shown.push('\\');
                 shown.push(*character);
             }
@@ -160,6 +160,15 @@ fn escaped(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Whether a sign at the start of a line is one of Markdown: nothing, a blank or the same sign comes after it.
+fn ends(sign: &char, after: Option<&char>) -> bool {
+    after.is_none_or(|after| after.is_whitespace() || after == sign)
+}
+
+fn is_count(before: &[char]) -> bool {
+    !before.is_empty() && before.iter().all(char::is_ascii_digit)
 }
 
 fn is_letter(character: Option<&char>) -> bool {

@@ -29,12 +29,17 @@ const HEADING: f64 = 17.0;
 /// # Errors
 /// They cannot be drawn: there are too many.
 pub fn png(document: &Document) -> Result<Vec<u8>, String> {
+    let picture = drawn(document, SCALE)?;
+    picture.encode_png().map_err(|error| error.to_string())
+}
+
+fn drawn(document: &Document, scale: f32) -> Result<Pixmap, String> {
     let document = clean(document);
     let drawing = alone(&sheet(&document), &document.title, Theme::Light);
     let tree = Tree::from_str(&drawing, &options()).map_err(|error| error.to_string())?;
     let size = tree.size();
     // Many plots are drawn smaller rather than not at all.
-    let scale = SCALE.min(TALLEST / size.height());
+    let scale = scale.min(TALLEST / size.height());
     let pixels = |length: f32| (length * scale).ceil() as u32;
     let mut picture = Pixmap::new(pixels(size.width()), pixels(size.height()))
         .ok_or("the plots are too large for a picture")?;
@@ -43,7 +48,7 @@ pub fn png(document: &Document) -> Result<Vec<u8>, String> {
         Transform::from_scale(scale, scale),
         &mut picture.as_mut(),
     );
-    picture.encode_png().map_err(|error| error.to_string())
+    Ok(picture)
 }
 
 fn options() -> Options<'static> {

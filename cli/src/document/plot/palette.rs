@@ -31,7 +31,7 @@ pub const LIGHT: Palette = Palette {
     grid: "#d8dee4",
     limit: "#3f4a56",
     series: [
-        "#d94049", "#17a48e", "#6420aa", "#c07301", "#045fb9", "#277c0b", "#a10174", "#482f05",
+        "#d94049", "#17a48e", "#6420aa", "#c07301", "#045fb9", "#482f05", "#277c0b", "#a10174",
     ],
 };
 
@@ -43,7 +43,7 @@ pub const DARK: Palette = Palette {
     grid: "#2f363e",
     limit: "#b9c4cf",
     series: [
-        "#ed5359", "#43c8af", "#965ce5", "#fdc58f", "#4497fc", "#66b853", "#c23391", "#7e5d2b",
+        "#ed5359", "#43c8af", "#965ce5", "#fdc58f", "#4497fc", "#7e5d2b", "#66b853", "#c23391",
     ],
 };
 
@@ -120,6 +120,7 @@ pub fn class(ink: Ink) -> String {
 }
 
 #[cfg(test)]
+#[allow(missing_docs, reason = "tests")]
 pub mod tests {
     use super::*;
 

@@ -147,7 +147,7 @@ fn frame(points: &Points, lines: bool, limits: &[Limit], (top, across): (f64, f6
     };
     let area = Area {
         x: left,
-        y: top + size + 16.0,
+        y: top + size + 18.0,
         width: across - left - right,
         height,
     };
@@ -220,38 +220,40 @@ fn axes(scene: &mut Scene, frame: &Frame, points: &Points) {
     let (area, size) = (frame.area, frame.size);
     let title = cut(&named(&points.up, &frame.up), size, scene.width);
     scene.text(
-        (0.0, area.y - 10.0),
+        (0.0, area.y - 13.0),
         size,
         Anchor::Start,
         Ink::Quiet,
         &title,
     );
-    for tick in &frame.up.ticks {
-        let y = area.bottom() - frame.up.place(*tick) * area.height;
-        scene.line((area.x, y), (area.right(), y), Ink::Grid);
-        let at = (area.x - NEAR, y + size * 0.35);
-        scene.text(at, size, Anchor::End, Ink::Quiet, &frame.up.label(*tick));
+    if count(points) == 0 {
+        let middle = (area.x + area.width / 2.0, area.y + area.height / 2.0);
+        scene.text(middle, size, Anchor::Middle, Ink::Quiet, "no numbers");
     }
+    let ends = (area.x, area.right());
+    // An axis of nothing would make numbers up.
+    if count(points) > 0 || !points.limits.is_empty() {
+        for tick in &frame.up.ticks {
+            let y = area.bottom() - frame.up.place(*tick) * area.height;
+            scene.line((ends.0, y), (ends.1, y), Ink::Grid);
+            let at = (area.x - NEAR, y + size * 0.35);
+            scene.text(at, size, Anchor::End, Ink::Quiet, &frame.up.label(*tick));
+        }
+    }
+    if count(points) > 0 {
+        ticks_across(scene, frame);
+    }
+    scene.line((ends.0, area.bottom()), (ends.1, area.bottom()), Ink::Quiet);
+}
+
+fn ticks_across(scene: &mut Scene, frame: &Frame) {
+    let (area, size) = (frame.area, frame.size);
     for tick in &frame.across.ticks {
         let x = area.x + frame.across.place(*tick) * area.width;
         scene.line((x, area.bottom()), (x, area.bottom() + 4.0), Ink::Quiet);
         let at = (x, area.bottom() + NEAR + size);
-        scene.text(
-            at,
-            size,
-            Anchor::Middle,
-            Ink::Quiet,
-            &frame.across.label(*tick),
-        );
-    }
-    scene.line(
-        (area.x, area.bottom()),
-        (area.right(), area.bottom()),
-        Ink::Quiet,
-    );
-    if count(points) == 0 {
-        let middle = (area.x + area.width / 2.0, area.y + area.height / 2.0);
-        scene.text(middle, size, Anchor::Middle, Ink::Quiet, "no numbers");
+        let label = frame.across.label(*tick);
+        scene.text(at, size, Anchor::Middle, Ink::Quiet, &label);
     }
 }
 

@@ -38,9 +38,13 @@ impl Axis {
     pub fn counts(values: impl Iterator<Item = f64>, wanted: usize) -> Self {
         let values: Vec<f64> = finite(values).collect();
         let (low, high) = reach(&values).unwrap_or((1.0, 1.0));
+        // Beyond this nobody counts, and half a step would be lost in rounding.
+        if low.abs().max(high.abs()) > 1e9 {
+            return Self::from_zero(low, high, wanted);
+        }
         let step = round_step((high - low) / wanted.max(1) as f64).max(1.0);
         // Half a step is too little to be seen where there are many.
-        let beside = 0.5f64.max((high - low) / 60.0).max(high.abs() * 1e-6);
+        let beside = 0.5f64.max((high - low) / 60.0);
         let (low, high) = (low - beside, high + beside);
         Axis {
             low,
@@ -52,7 +56,9 @@ impl Axis {
 
     fn from_zero(low: f64, high: f64, wanted: usize) -> Self {
         let (low, high) = (low.min(0.0), high.max(0.0));
-        let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
+        // Too small to be divided.
+        let tiny = high - low < 1e-300;
+        let high = if tiny { 1.0 } else { high };
         let step = round_step((high - low) / wanted.max(1) as f64);
         let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
         Axis {
@@ -262,7 +268,7 @@ mod tests {
                 Axis::counts(values.iter().copied(), wanted),
             ] {
                 prop_assert!(axis.low.is_finite() && axis.high.is_finite() && axis.low < axis.high, "{axis:?}");
-                prop_assert!(axis.ticks.len() <= 2 * wanted + 3, "{axis:?}");
+                prop_assert!(axis.ticks.len() <= 2 * wanted + 3, "{} ticks", axis.ticks.len());
                 prop_assert!(axis.ticks.windows(2).all(|pair| pair[0] < pair[1]), "{axis:?}");
                 for value in values.iter().filter(|value| value.is_finite()) {
                     let value = value.clamp(-MOST, MOST);

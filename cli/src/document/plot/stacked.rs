@@ -40,7 +40,7 @@ impl Frame {
     fn height(&self, row: &Row<'_>) -> f64 {
         let label = self.label(row);
         if self.above {
-            label + 2.0 + BAR + GAP
+            label + 4.0 + BAR + GAP
         } else {
             label.max(BAR) + GAP
         }
@@ -113,7 +113,7 @@ fn frame(stacked: &Stacked, rows: &[Row<'_>], above: bool, across: f64) -> Frame
         texts.map(|text| width(text, size)).fold(0.0, f64::max)
     };
     let left = if above {
-        8.0
+        1.0
     } else {
         widest(&mut rows.iter().flat_map(|row| &row.lines)) + 10.0
     };
@@ -145,15 +145,21 @@ fn frame(stacked: &Stacked, rows: &[Row<'_>], above: bool, across: f64) -> Frame
 
 fn axis(scene: &mut Scene, frame: &Frame, stacked: &Stacked, (top, bottom): (f64, f64)) {
     let size = frame.size;
-    for tick in &frame.axis.ticks {
+    // An axis of nothing would make numbers up.
+    let ticks = frame.axis.ticks.iter().filter(|_| !stacked.bars.is_empty());
+    for tick in ticks {
         let x = frame.x(*tick);
-        scene.line((x, top), (x, bottom + 4.0), Ink::Grid);
+        // Lines would cross the labels above bars.
+        let from = if frame.above { bottom } else { top };
+        scene.line((x, from), (x, bottom + 4.0), Ink::Grid);
         let label = frame.axis.label(*tick);
         // The first one may stand at the left edge.
         let at = (x.max(width(&label, size) / 2.0), bottom + 6.0 + size);
         scene.text(at, size, Anchor::Middle, Ink::Quiet, &label);
     }
-    scene.line((frame.left, top), (frame.left, bottom), Ink::Quiet);
+    if !frame.above {
+        scene.line((frame.left, top), (frame.left, bottom), Ink::Quiet);
+    }
     let y = bottom + size * 2.0 + 12.0;
     let title = cut(&stacked.unit, size, scene.width);
     let half = width(&title, size) / 2.0;
@@ -167,7 +173,7 @@ fn draw(scene: &mut Scene, frame: &Frame, stacked: &Stacked, row: &Row<'_>, y: f
     let space = frame.height(row) - GAP;
     // Labels before the bar and the bar have the same middle.
     let (text, bar) = if frame.above {
-        (y, y + label + 2.0)
+        (y, y + label + 4.0)
     } else {
         (y + (space - label) / 2.0, y + (space - BAR) / 2.0)
     };
@@ -180,16 +186,30 @@ fn draw(scene: &mut Scene, frame: &Frame, stacked: &Stacked, row: &Row<'_>, y: f
         };
         scene.text((x, down), size, anchor, Ink::Text, line);
     }
-    let mut at = 0.0;
+    if frame.above {
+        for (number, tick) in frame.axis.ticks.iter().enumerate() {
+            let x = frame.x(*tick);
+            let ink = if number == 0 { Ink::Quiet } else { Ink::Grid };
+            scene.line((x, bar - 3.0), (x, bar + BAR + 3.0), ink);
+        }
+    }
+    let end = pieces(scene, frame, stacked, row, bar);
+    let at = (end + 6.0, bar + BAR / 2.0 + size * 0.35);
+    scene.text(at, size, Anchor::Start, Ink::Text, &row.total);
+}
+
+/// Draws the pieces of a bar, and returns where it ends.
+fn pieces(scene: &mut Scene, frame: &Frame, stacked: &Stacked, row: &Row<'_>, y: f64) -> f64 {
+    let mut sum = 0.0;
     for (piece, length) in drawn(row.pieces).enumerate() {
-        let (from, to) = (frame.x(at), frame.x(at + length));
-        at += length;
+        let (from, to) = (frame.x(sum), frame.x(sum + length));
+        sum += length;
         if length > 0.0 {
             let name = stacked.pieces.get(piece).map_or("", String::as_str);
             scene.shapes.push(Shape::Bar {
                 area: Area {
                     x: from,
-                    y: bar,
+                    y,
                     width: to - from,
                     height: BAR,
                 },
@@ -199,8 +219,7 @@ fn draw(scene: &mut Scene, frame: &Frame, stacked: &Stacked, row: &Row<'_>, y: f
             });
         }
     }
-    let end = (frame.x(at) + 6.0, bar + BAR / 2.0 + size * 0.35);
-    scene.text(end, size, Anchor::Start, Ink::Text, &row.total);
+    frame.x(sum)
 }
 
 fn told(stacked: &Stacked) -> String {

@@ -1,1 +1,83 @@
+use resvg::tiny_skia::Pixmap;
 
+use super::super::examples::{extremes, hostile, report};
+use super::*;
+use crate::document::plot::palette::LIGHT;
+
+fn colours(picture: &Pixmap, wanted: &str) -> usize {
+    let part = |at: usize| u8::from_str_radix(&wanted[at..at + 2], 16).unwrap();
+    let wanted = [part(1), part(3), part(5), 255];
+    let pixels = picture.data().chunks_exact(4);
+    pixels.filter(|pixel| *pixel == wanted).count()
+}
+
+#[test]
+fn all_plots_are_drawn_light_at_twice_their_size() {
+    let picture = Pixmap::decode_png(&png(&report()).unwrap()).unwrap();
+    assert_eq!(picture.width(), 2 * (WIDE as u32 + 48));
+    assert!(picture.height() > 2 * 900);
+    let all = (picture.width() * picture.height()) as usize;
+    assert!(colours(&picture, LIGHT.ground) > all / 2);
+    for series in 0..3 {
+        assert!(
+            colours(&picture, LIGHT.series[series]) > 500,
+            "series {series}"
+        );
+    }
+}
+
+#[test]
+fn words_are_drawn_with_the_font_that_is_built_in() {
+    let words = |title: &str| {
+        let document = Document {
+            title: title.into(),
+            ..Document::default()
+        };
+        colours(&drawn(&document, SCALE).unwrap(), LIGHT.text)
+    };
+    let without = words("");
+    assert!(words("MMMM") > without + 200);
+    // Of each script that the font has.
+    for text in ["größe", "размер", "μ ≤ 3", "…"] {
+        assert!(words(text) > without + 10, "{text}");
+    }
+}
+
+#[test]
+fn the_room_that_words_get_is_enough_for_that_font() {
+    let options = options();
+    let face = options.fontdb.faces().next().unwrap();
+    assert_eq!(face.families[0].0, FAMILY);
+    for letters in [
+        "0123456789.",
+        "abcdefghijklmnopqrstuvwxyz",
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        "GB/s (95 %), -=+:_",
+    ] {
+        let text = format!("<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><text font-size='10'>{letters}</text></svg>");
+        let tree = Tree::from_str(&text, &options).unwrap();
+        let drawn = f64::from(tree.root().bounding_box().width());
+        let room = crate::document::plot::text::width(letters, 10.0);
+        assert!(drawn > 0.0 && drawn <= room, "{letters}: {drawn} in {room}");
+    }
+}
+
+#[test]
+fn whatever_is_in_a_report_can_be_drawn() {
+    for document in [extremes(), hostile(), Document::default()] {
+        let picture = drawn(&document, 0.2).unwrap();
+        assert!(colours(&picture, LIGHT.ground) > 100);
+    }
+}
+
+#[test]
+fn many_plots_are_drawn_smaller() {
+    let mut document = Document::default();
+    let section = &report().sections[2];
+    document.sections = vec![section.clone(); 4];
+    let few = drawn(&document, 0.25).unwrap();
+    document.sections = vec![section.clone(); 150];
+    let many = drawn(&document, 1.0).unwrap();
+    assert!(many.height() as f32 <= TALLEST + 1.0 && many.height() as f32 > TALLEST - 100.0);
+    assert!(many.width() < 4 * few.width());
+}

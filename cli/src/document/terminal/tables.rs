@@ -29,11 +29,11 @@ pub fn table(table: &Table, look: Look) -> String {
 /// Which columns stand together.
 fn parts(table: &Table, width: usize) -> Vec<Vec<usize>> {
     let mut parts = vec![vec![0]];
-    let first = least(table, 0, width) + GAP;
+    let first = least(table, 0, width);
     let mut used = first;
     for column in 1..table.columns.len() {
-        let needs = least(table, column, width.saturating_sub(first)) + GAP;
-        if used + needs > width + GAP && used > first {
+        let needs = GAP + least(table, column, width);
+        if used + needs > width && used > first {
             parts.push(vec![0]);
             used = first;
         }
@@ -45,8 +45,8 @@ fn parts(table: &Table, width: usize) -> Vec<Vec<usize>> {
     parts
 }
 
-/// The least width of a column: that of its numbers, or of a short word.
-fn least(table: &Table, column: usize, most: usize) -> usize {
+/// The least width of a column: that of its numbers, or of a short word; so that it has room beside the first one.
+fn least(table: &Table, column: usize, width: usize) -> usize {
     let words = table.columns[column].heading.split(' ');
     let head = words.map(measure_text_width).fold(0, usize::max);
     let needs = if table.columns[column].is_number {
@@ -54,7 +54,7 @@ fn least(table: &Table, column: usize, most: usize) -> usize {
     } else {
         head.max(widest(table, column).min(WORDS))
     };
-    needs.min(most).max(1)
+    needs.min((width - GAP) / 2)
 }
 
 fn widest(table: &Table, column: usize) -> usize {
@@ -106,19 +106,18 @@ fn part(table: &Table, columns: &[usize], look: Look) -> String {
 
 /// Widths of columns: what they want where there is room; else those of words are narrowed, the widest first.
 fn widths(table: &Table, columns: &[usize], width: usize) -> Vec<usize> {
-    let room = (width + GAP).saturating_sub(columns.len() * GAP).max(1);
-    let wanted = |column: usize| {
-        let head = measure_text_width(&table.columns[column].heading);
-        // A long heading over short cells wraps.
-        let cells = widest(table, column);
-        let head = head.min(least(table, column, room).max(cells).max(14));
-        head.max(cells).min(room)
-    };
-    let mut widths: Vec<usize> = columns.iter().map(|column| wanted(*column)).collect();
+    let room = (width + GAP).saturating_sub(columns.len() * GAP);
     let least: Vec<usize> = columns
         .iter()
-        .map(|column| least(table, *column, room))
+        .map(|column| least(table, *column, width))
         .collect();
+    let wanted = columns.iter().zip(&least).map(|(column, least)| {
+        let head = measure_text_width(&table.columns[*column].heading);
+        let cells = widest(table, *column);
+        // A long heading over short cells wraps.
+        cells.max(head.min(cells.max(*least).max(14)))
+    });
+    let mut widths: Vec<usize> = wanted.collect();
     while widths.iter().sum::<usize>() > room {
         let spare = (0..widths.len()).filter(|at| widths[*at] > least[*at]);
         match spare.max_by_key(|at| widths[*at]) {
