@@ -116,7 +116,7 @@ const PHASE: [Column<OfPhase>; 20] = [
     phase("gb_per_s", "bytes over s, in 10^9 bytes a second", rate),
     phase(
         "effective",
-        "whether the library took the phase over",
+        "whether 99 % of the bytes at least went through the library",
         |phase| seen(phase, |seen| seen.effective),
     ),
     phase("mode", "mode of the library in this phase", |phase| {
@@ -132,7 +132,7 @@ const PHASE: [Column<OfPhase>; 20] = [
     ),
     phase(
         "threads",
-        "threads that copied, the driver's own included",
+        "threads that copied, the caller included",
         |phase| seen(phase, |seen| seen.threads),
     ),
     phase("strategy", "how it copied", |phase| {

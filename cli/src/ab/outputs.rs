@@ -6,6 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::document::{html, markdown, png, Document};
+use crate::foreign_text::printable;
 
 /// Which files are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
@@ -62,12 +63,16 @@ impl OutputArgs {
         let mut places: Vec<Place> = Vec::new();
         let mut complaints = Vec::new();
         for (kind, path) in self.wanted() {
-            match place(path).and_then(|place| place.try_out().map(|()| place)) {
+            let tried = |place: Place| {
+                let tried = place.try_out().map(|()| place);
+                tried.map_err(|error| named(path, &error))
+            };
+            match place(path).and_then(tried) {
                 Ok(Place::Stdout) if kind == Kind::Png && io::stdout().is_terminal() => {
                     complaints.push("a picture is not written to a terminal".to_owned());
                 }
                 Ok(place) if places.contains(&place) => {
-                    complaints.push(format!("{}: two reports cannot go there", path.display()));
+                    complaints.push(told_of(path, "two reports cannot go there"));
                 }
                 Ok(place) => places.push(place),
                 Err(complaint) => complaints.push(complaint),
@@ -93,9 +98,12 @@ impl OutputArgs {
                 Kind::Csv => Ok(csv.as_bytes().to_vec()),
                 Kind::Markdown => Ok(markdown(document).into_bytes()),
                 Kind::Html => Ok(html(document).into_bytes()),
-                Kind::Png => png(document).map_err(|error| format!("{}: {error}", path.display())),
+                Kind::Png => png(document).map_err(|error| told_of(path, &error)),
             };
-            let put = |content: Vec<u8>| place(path)?.put(&content);
+            let put = |content: Vec<u8>| {
+                let put = place(path)?.put(&content);
+                put.map_err(|error| named(path, &error))
+            };
             match content.and_then(put) {
                 Ok(()) => written.push(path.to_owned()),
                 Err(complaint) => complaints.push(complaint),
@@ -129,39 +137,43 @@ fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+fn told_of(path: &Path, what: &str) -> String {
+    format!("{}: {what}", printable(&path.to_string_lossy()))
+}
+
 /// The text with a line end.
 fn ended(text: &str) -> Vec<u8> {
     format!("{}\n", text.trim_end_matches('\n')).into_bytes()
 }
 
 fn place(path: &Path) -> Result<Place, String> {
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     if is_stdout(path) {
         return Ok(Place::Stdout);
     }
     match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => Err(named(&"is a folder")),
+        Ok(found) if found.is_dir() => Err(told_of(path, "is a folder")),
         // What a link leads to is replaced, not the link.
         Ok(found) if found.is_file() => {
-            let real = path.canonicalize().map_err(|error| named(&error))?;
+            let real = path.canonicalize().map_err(|error| named(path, &error))?;
             Ok(Place::File(real))
         }
         Ok(_) => Ok(Place::Stream(path.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => new_place(path),
-        Err(error) => Err(named(&error)),
+        Err(error) => Err(named(path, &error)),
     }
 }
 
 /// A file that is not there yet.
 fn new_place(path: &Path) -> Result<Place, String> {
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     if path.symlink_metadata().is_ok() {
-        return Err(named(&"is a link that leads nowhere"));
+        return Err(told_of(path, "is a link that leads nowhere"));
     }
-    let name = path.file_name().ok_or_else(|| named(&"has no name"))?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| told_of(path, "has no name"))?;
     let folder = folder_of(path)
         .canonicalize()
-        .map_err(|error| format!("{}: {error}", folder_of(path).display()))?;
+        .map_err(|error| named(folder_of(path), &error))?;
     Ok(Place::File(folder.join(name)))
 }
 
@@ -173,32 +185,39 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 impl Place {
-    fn try_out(&self) -> Result<(), String> {
+    fn try_out(&self) -> io::Result<()> {
         match self {
             Place::Stdout => Ok(()),
-            Place::File(path) => try_file(path).map_err(|error| named(path, &error)),
+            Place::File(path) => try_file(path),
             // Opened when there is something to write: opening a pipe twice would end it for its reader.
-            Place::Stream(path) => can_write(path).map_err(|error| named(path, &error)),
+            Place::Stream(path) => can_write(path),
         }
     }
 
-    fn put(&self, content: &[u8]) -> Result<(), String> {
+    fn put(&self, content: &[u8]) -> io::Result<()> {
         match self {
             Place::Stdout => {
                 let mut stdout = io::stdout().lock();
-                let written = stdout.write_all(content).and_then(|()| stdout.flush());
-                without_reader(written).map_err(|error| format!("stdout: {error}"))
+                without_reader(stdout.write_all(content).and_then(|()| stdout.flush()))
             }
-            Place::File(path) => replace(path, content).map_err(|error| named(path, &error)),
-            Place::Stream(path) => {
-                without_reader(stream(path, content)).map_err(|error| named(path, &error))
-            }
+            Place::File(path) => replace(path, content),
+            Place::Stream(path) => without_reader(stream(path, content)),
         }
     }
 }
 
+/// A complaint about a file by the name that it was given, not that of the file beside it.
 fn named(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
+    let inner = error.get_ref().and_then(|error| error.source());
+    let name = if is_stdout(path) {
+        "stdout".into()
+    } else {
+        path.to_string_lossy()
+    };
+    match inner {
+        Some(inner) => format!("{}: {inner}", printable(&name)),
+        None => format!("{}: {error}", printable(&name)),
+    }
 }
 
 /// A reader who has closed the pipe has seen enough.

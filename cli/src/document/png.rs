@@ -38,8 +38,7 @@ fn drawn(document: &Document, scale: f32) -> Result<Pixmap, String> {
     let drawing = alone(&sheet(&document), &document.title, Theme::Light);
     let tree = Tree::from_str(&drawing, &options()).map_err(|error| error.to_string())?;
     let size = tree.size();
-    // Many plots are drawn smaller rather than not at all.
-    let scale = scale.min(TALLEST / size.height());
+    let scale = fitting(scale, size.height());
     let pixels = |length: f32| (length * scale).ceil() as u32;
     let mut picture = Pixmap::new(pixels(size.width()), pixels(size.height()))
         .ok_or("the plots are too large for a picture")?;
@@ -49,6 +48,11 @@ fn drawn(document: &Document, scale: f32) -> Result<Pixmap, String> {
         &mut picture.as_mut(),
     );
     Ok(picture)
+}
+
+/// Many plots are drawn smaller rather than not at all.
+fn fitting(scale: f32, height: f32) -> f32 {
+    scale.min(TALLEST / height)
 }
 
 fn options() -> Options<'static> {

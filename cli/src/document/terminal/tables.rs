@@ -10,8 +10,8 @@ use crate::document::{Column, Table};
 
 /// Columns between two.
 const GAP: usize = 2;
-/// To so much a column of words may be narrowed.
-const WORDS: usize = 12;
+/// Longer words than this are broken.
+const WORD: usize = 22;
 
 /// The table in lines.
 pub fn table(table: &Table, look: Look) -> String {
@@ -45,16 +45,21 @@ fn parts(table: &Table, width: usize) -> Vec<Vec<usize>> {
     parts
 }
 
-/// The least width of a column: that of its numbers, or of a short word; so that it has room beside the first one.
+/// The least width of a column: that of its numbers or its words; so that it has room beside the first one.
 fn least(table: &Table, column: usize, width: usize) -> usize {
-    let words = table.columns[column].heading.split(' ');
-    let head = words.map(measure_text_width).fold(0, usize::max);
+    let needs = longest_word(&table.columns[column].heading);
     let needs = if table.columns[column].is_number {
-        head.max(widest(table, column))
+        needs.max(widest(table, column))
     } else {
-        head.max(widest(table, column).min(WORDS))
+        let cells = table.rows.iter().filter_map(|row| row.get(column));
+        let word = cells.map(|cell| longest_word(cell)).fold(0, usize::max);
+        needs.max(word.min(WORD))
     };
     needs.min((width - GAP) / 2)
+}
+
+fn longest_word(text: &str) -> usize {
+    text.split(' ').map(measure_text_width).fold(0, usize::max)
 }
 
 fn widest(table: &Table, column: usize) -> usize {

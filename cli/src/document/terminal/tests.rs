@@ -97,7 +97,7 @@ fn numbers_end_below_each_other() {
     let end = |line: &str, text: &str| line.find(text).unwrap() + text.len();
     let observe = end(line("observe   "), "2.52");
     assert_eq!(observe, end(line("on   "), "24.8"));
-    assert_eq!(observe, end(line("on:threads=4,pages=4k   "), "17.8"));
+    assert_eq!(observe, end(line("on:threads=4,pages=4k  "), "17.8"));
 }
 
 #[test]
