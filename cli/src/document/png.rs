@@ -1,25 +1,22 @@
-//! The plots of a document as PNG, with a font of its own: it works on a machine without fonts. The drawing is the one that pages have.
+//! The plots of a document as PNG, with a font of its own: it works on a machine without fonts. The drawings are those of pages.
 
-use std::sync::Arc;
+mod canvas;
 
-use resvg::tiny_skia::{Pixmap, Transform};
-use resvg::usvg::{fontdb::Database, Options, Tree};
+use tiny_skia::Pixmap;
 
-use super::plot::palette::Theme;
 use super::plot::scene::{Anchor, Ink, Scene};
-use super::plot::svg::alone;
 use super::plot::text::wrap;
 use super::plot::{scene, WIDE};
 use super::words::clean;
 use super::Document;
+use canvas::Canvas;
 
-/// See `font/README.md` for where it is from and its licence.
-const FONT: &[u8] = include_bytes!("font/OpenSans-Subset.ttf");
-const FAMILY: &str = "Open Sans";
 /// Pixels for each unit of the drawing.
 const SCALE: f32 = 2.0;
 /// Height of a picture in pixels that other programs still open.
 const TALLEST: f32 = 30_000.0;
+/// Room around the drawing.
+const MARGIN: f64 = 24.0;
 
 const TITLE: f64 = 22.0;
 const HEADING: f64 = 17.0;
@@ -34,36 +31,19 @@ pub fn png(document: &Document) -> Result<Vec<u8>, String> {
 }
 
 fn drawn(document: &Document, scale: f32) -> Result<Pixmap, String> {
-    let document = clean(document);
-    let drawing = alone(&sheet(&document), &document.title, Theme::Light);
-    let tree = Tree::from_str(&drawing, &options()).map_err(|error| error.to_string())?;
-    let size = tree.size();
-    let scale = fitting(scale, size.height());
-    let pixels = |length: f32| (length * scale).ceil() as u32;
-    let mut picture = Pixmap::new(pixels(size.width()), pixels(size.height()))
-        .ok_or("the plots are too large for a picture")?;
-    resvg::render(
-        &tree,
-        Transform::from_scale(scale, scale),
-        &mut picture.as_mut(),
+    let sheet = sheet(&clean(document));
+    let size = (
+        (sheet.width + 2.0 * MARGIN) as f32,
+        (sheet.height + 2.0 * MARGIN) as f32,
     );
-    Ok(picture)
+    let mut canvas = Canvas::new(size, fitting(scale, size.1), MARGIN as f32)?;
+    sheet.shapes.iter().for_each(|shape| canvas.draw(shape));
+    Ok(canvas.picture)
 }
 
 /// Many plots are drawn smaller rather than not at all.
 fn fitting(scale: f32, height: f32) -> f32 {
     scale.min(TALLEST / height)
-}
-
-fn options() -> Options<'static> {
-    let mut fonts = Database::new();
-    fonts.load_font_data(FONT.to_vec());
-    fonts.set_sans_serif_family(FAMILY);
-    Options {
-        font_family: FAMILY.to_owned(),
-        fontdb: Arc::new(fonts),
-        ..Options::default()
-    }
 }
 
 fn sheet(document: &Document) -> Scene {

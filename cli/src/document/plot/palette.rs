@@ -47,16 +47,19 @@ pub const DARK: Palette = Palette {
     ],
 };
 
-/// Which of the two an SVG brings along.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Theme {
-    /// Light only.
-    Light,
-    /// That of the reader's screen; light in print.
-    Readers,
-}
-
 impl Palette {
+    /// The colour of an ink.
+    pub fn colour(&self, ink: Ink) -> &'static str {
+        match ink {
+            Ink::Text => self.text,
+            Ink::Quiet => self.quiet,
+            Ink::Grid => self.grid,
+            Ink::Ground => self.ground,
+            Ink::Limit => self.limit,
+            Ink::Series(number) => self.series[number % SERIES],
+        }
+    }
+
     /// Custom properties for a style sheet.
     pub fn properties(&self) -> String {
         let named = self.named().into_iter();
@@ -86,25 +89,6 @@ pub fn rules() -> String {
     names
         .map(|(name, _)| format!(".{name}{{color:var(--{name})}}"))
         .collect()
-}
-
-/// The style sheet of an SVG that stands alone.
-pub fn sheet(theme: Theme) -> String {
-    match theme {
-        // Custom properties are not known to every reader of SVG.
-        Theme::Light => {
-            let names = LIGHT.named().into_iter();
-            names
-                .map(|(name, colour)| format!(".{name}{{color:{colour}}}"))
-                .collect()
-        }
-        Theme::Readers => format!(
-            ":root{{{}}}@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}{}",
-            LIGHT.properties(),
-            DARK.properties(),
-            rules()
-        ),
-    }
 }
 
 /// The class of shapes of a colour.
@@ -169,10 +153,14 @@ pub mod tests {
     }
 
     #[test]
-    fn a_light_drawing_has_no_custom_properties_and_the_other_is_light_in_print() {
-        assert!(!sheet(Theme::Light).contains("var("));
-        let sheet = sheet(Theme::Readers);
-        let dark = sheet.find(DARK.ground).unwrap();
-        assert!(sheet[..dark].contains("@media screen and (prefers-color-scheme:dark)"));
+    fn a_class_has_the_colour_of_its_ink() {
+        let inks = [Ink::Text, Ink::Quiet, Ink::Grid, Ink::Ground, Ink::Limit];
+        let series = (0..2 * SERIES).map(Ink::Series);
+        let (properties, rules) = (DARK.properties(), rules());
+        for ink in inks.into_iter().chain(series) {
+            let class = class(ink);
+            assert!(rules.contains(&format!(".{class}{{color:var(--{class})}}")));
+            assert!(properties.contains(&format!("--{class}:{};", DARK.colour(ink))));
+        }
     }
 }

@@ -3,6 +3,19 @@
 
 use super::text::width;
 
+/// Opacity of a band.
+pub const BAND_OPACITY: f64 = 0.18;
+/// Opacity of a pattern on a bar.
+pub const PATTERN_OPACITY: f64 = 0.6;
+/// Width of the edge of a hollow mark.
+pub const HOLLOW: f64 = 1.6;
+/// Width of a line through points.
+pub const PATH: f64 = 2.0;
+/// A dash, and the gap after it.
+pub const DASH: (f64, f64) = (6.0, 4.0);
+/// Narrower bars have no edge that keeps them apart from the next one.
+pub const EDGED: f64 = 3.0;
+
 /// What a colour stands for; the theme says what it looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {

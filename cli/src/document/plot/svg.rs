@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use super::marks::{outline, pattern};
-use super::palette::{class, sheet, Theme};
-use super::scene::{Anchor, Area, Ink, Scene, Shape};
+use super::palette::class;
+use super::scene::{
+    Anchor, Area, Ink, Scene, Shape, BAND_OPACITY, DASH, EDGED, HOLLOW, PATH, PATTERN_OPACITY,
+};
 use crate::document::words::escaped;
 
 /// Fonts, in the order of preference.
@@ -19,23 +21,6 @@ pub fn inline(scene: &Scene, title: &str, id: &str, names: &str) -> String {
         short(scene.height),
         escaped(title),
         escaped(&scene.told),
-        shapes(scene)
-    )
-}
-
-/// An SVG that stands alone, with room around it.
-pub fn alone(scene: &Scene, title: &str, theme: Theme) -> String {
-    const MARGIN: f64 = 24.0;
-    let (width, height) = (scene.width + 2.0 * MARGIN, scene.height + 2.0 * MARGIN);
-    let (width, height) = (short(width.ceil()), short(height.ceil()));
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"title desc\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"{FONTS}\">\n<title id=\"title\">{}</title>\n<desc id=\"desc\">{}</desc>\n\
-         <style>{}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"currentColor\"/>\n\
-         <g transform=\"translate({MARGIN} {MARGIN})\">\n{}</g>\n</svg>\n",
-        escaped(title),
-        escaped(&scene.told),
-        sheet(theme),
         shapes(scene)
     )
 }
@@ -60,9 +45,9 @@ fn shape(shape: &Shape) -> String {
             dashed,
         } => {
             let dashes = if *dashed {
-                " stroke-dasharray=\"6 4\""
+                format!(" stroke-dasharray=\"{} {}\"", DASH.0, DASH.1)
             } else {
-                ""
+                String::new()
             };
             let width = format!(" stroke-width=\"{}\"{dashes}", short(*width));
             stroked(*ink, &joined(&[*from, *to]), &width)
@@ -70,10 +55,10 @@ fn shape(shape: &Shape) -> String {
         Shape::Path { points, ink } => stroked(
             *ink,
             &joined(points),
-            " stroke-width=\"2\" stroke-linejoin=\"round\"",
+            &format!(" stroke-width=\"{PATH}\" stroke-linejoin=\"round\""),
         ),
         Shape::Band { points, ink } => format!(
-            "<path class=\"{}\" fill=\"currentColor\" fill-opacity=\"0.18\" d=\"{}Z\"/>\n",
+            "<path class=\"{}\" fill=\"currentColor\" fill-opacity=\"{BAND_OPACITY}\" d=\"{}Z\"/>\n",
             class(*ink),
             joined(points)
         ),
@@ -135,10 +120,12 @@ fn bar(area: &Area, ink: Ink, kind: usize, says: &str) -> String {
         drawn += &stroked(
             Ink::Ground,
             &lines,
-            " stroke-width=\"1\" stroke-opacity=\"0.6\" pointer-events=\"none\"",
+            &format!(
+                " stroke-width=\"1\" stroke-opacity=\"{PATTERN_OPACITY}\" pointer-events=\"none\""
+            ),
         );
     }
-    if area.width > 3.0 {
+    if area.width > EDGED {
         let edge = [(area.right(), area.y), (area.right(), area.bottom())];
         drawn += &stroked(Ink::Ground, &joined(&edge), " stroke-width=\"1\"");
     }
@@ -158,9 +145,9 @@ fn outlined(form: usize, at: (f64, f64), radius: f64) -> (&'static str, String) 
 
 fn mark((name, form): &(&str, String), ink: Ink, hollow: bool, says: &str) -> String {
     let paint = if hollow {
-        "fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.6\" pointer-events=\"all\""
+        format!("fill=\"none\" stroke=\"currentColor\" stroke-width=\"{HOLLOW}\" pointer-events=\"all\"")
     } else {
-        "fill=\"currentColor\""
+        "fill=\"currentColor\"".to_owned()
     };
     let start = format!("<{name} class=\"{}\" {paint} {form}", class(ink));
     if says.is_empty() {

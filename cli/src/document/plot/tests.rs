@@ -249,7 +249,7 @@ fn an_svg_is_well_formed_and_has_only_classes_for_colours() {
     for document in [report(), extremes(), hostile()] {
         for (number, plot) in plots(&document).iter().enumerate() {
             let drawn = scene(plot, WIDE);
-            let text = svg::alone(&drawn, "a <title>", palette::Theme::Readers);
+            let text = svg::inline(&drawn, "a <title>", "id", "wide");
             let xml = roxmltree::Document::parse(&text).unwrap();
             let root = xml.root_element();
             assert_eq!(root.attribute("role"), Some("img"), "plot {number}");
@@ -265,9 +265,7 @@ fn an_svg_is_well_formed_and_has_only_classes_for_colours() {
                     !["script", "image", "use", "foreignObject"].contains(&node.tag_name().name())
                 );
             }
-            let texts = root
-                .descendants()
-                .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")));
+            let texts = root.descendants().filter(|node| node.has_tag_name("text"));
             let texts: Vec<&str> = texts.filter_map(|node| node.text()).collect();
             let words: Vec<&str> = drawn
                 .words()
