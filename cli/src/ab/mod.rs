@@ -3,5 +3,9 @@
 //! | file | job |
 //! |---|---|
 //! | [`data`] | what was measured, as it is written to and read from `--json` |
+//! | [`csv`] | the same as a row per cycle |
+//! | [`outputs`] | the files of a report |
 
+pub mod csv;
 pub mod data;
+pub mod outputs;

@@ -3,6 +3,26 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | [`terminal`] | tables and bars of characters |
+//! | [`markdown`] | for a pull request |
+//! | [`html`] | one page with all plots, which needs nothing else |
+//! | [`png`] | the plots as a picture |
+//! | [`plot`] | lays plots out and writes them as SVG |
+//! | [`words`] | makes foreign text harmless |
+
+#[cfg(test)]
+pub mod examples;
+pub mod html;
+pub mod markdown;
+pub mod plot;
+pub mod png;
+pub mod terminal;
+pub mod words;
+
+pub use html::html;
+pub use markdown::markdown;
+pub use png::png;
+pub use terminal::terminal;
 
 /// A report.
 #[derive(Debug, Clone, Default, PartialEq)]
