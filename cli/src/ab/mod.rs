@@ -3,5 +3,7 @@
 //! | file | job |
 //! |---|---|
 //! | [`data`] | what was measured, as it is written to and read from `--json` |
+//! | [`target`] | the program of `-- CMD`: started, awaited, ended |
 
 pub mod data;
+pub mod target;
