@@ -2,8 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::exit::Exit;
 use crate::ab::target::keeper;
+use crate::exit::Exit;
 use crate::{
     buffer, control, doctor, fleet, flow, generate, links, metrics, pinned, reserve, run, status,
     workload,

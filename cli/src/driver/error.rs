@@ -78,8 +78,14 @@ mod tests {
             name: String::new(),
             text: String::new(),
         };
-        assert!(refused(100).no_gpu().unwrap().starts_with("there is no GPU here"));
-        assert!(DriverError::NoLibrary("gone".into()).no_gpu().unwrap().contains("no NVIDIA driver"));
+        assert!(refused(100)
+            .no_gpu()
+            .unwrap()
+            .starts_with("there is no GPU here"));
+        assert!(DriverError::NoLibrary("gone".into())
+            .no_gpu()
+            .unwrap()
+            .contains("no NVIDIA driver"));
         assert_eq!(refused(999).no_gpu(), None);
         assert!(refused(2).is_out_of_memory() && !refused(3).is_out_of_memory());
     }

@@ -312,10 +312,7 @@ mod tests {
         for (number, byte) in bytes.iter_mut().enumerate() {
             *byte = number as u8 * 16 + 1;
         }
-        assert_eq!(
-            written(bytes),
-            "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
-        );
+        assert_eq!(written(bytes), "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1");
     }
 
     #[test]

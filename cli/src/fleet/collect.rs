@@ -147,7 +147,9 @@ impl Fleet {
             threads: phase.threads,
         };
         self.phases += 1;
-        let steps = self.steps.new_in(key.host, phase.pid, &phase.steps_down, shown);
+        let steps = self
+            .steps
+            .new_in(key.host, phase.pid, &phase.steps_down, shown);
         self.note_misread(key.host, phase);
         self.note_time(key, phase);
         if self.tallies.len() >= GROUPS && !self.tallies.contains_key(&key) {
@@ -184,7 +186,10 @@ impl Fleet {
         }
         let place = (key.host, key.direction);
         if self.by_host.len() < HOSTS_OVER_TIME || self.by_host.contains_key(&place) {
-            self.by_host.entry(place).or_default().add(second, rate(phase));
+            self.by_host
+                .entry(place)
+                .or_default()
+                .add(second, rate(phase));
         }
         let by_mode = self.by_mode.entry((key.mode, key.direction));
         by_mode.or_default().add(second, rate(phase));
@@ -238,7 +243,11 @@ impl Fleet {
 
     /// Rates over time in a direction, by host, or by mode.
     pub fn over_time(&self, direction: &str, by_host: bool) -> BTreeMap<&str, &Timeline> {
-        let lines = if by_host { &self.by_host } else { &self.by_mode };
+        let lines = if by_host {
+            &self.by_host
+        } else {
+            &self.by_mode
+        };
         lines
             .iter()
             .filter(|((_, of), _)| self.words.word(*of) == direction)
@@ -258,7 +267,7 @@ impl Fleet {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A line of the library's, with these fields changed.
@@ -299,8 +308,14 @@ pub mod tests {
         let groups = fleet.groups();
         assert_eq!((groups.len(), fleet.phases, fleet.files), (6, 8, 2));
         let (group, tally) = &groups[2];
-        assert_eq!((&*group.host, &*group.mode, &*group.pages), ("a", "on", "thp"));
-        assert_eq!((tally.phases, tally.bytes, tally.ineffective), (2, 40_000_000_000, 0));
+        assert_eq!(
+            (&*group.host, &*group.mode, &*group.pages),
+            ("a", "on", "thp")
+        );
+        assert_eq!(
+            (tally.phases, tally.bytes, tally.ineffective),
+            (2, 40_000_000_000, 0)
+        );
         let rates = tally.rates.spread().unwrap();
         assert!((rates.low - 10.0).abs() < 0.1 && (rates.high - 20.0).abs() < 10.1);
         assert_eq!(groups[0].1.ineffective, 0, "observing is no failure");
@@ -355,7 +370,12 @@ pub mod tests {
             ("b", &line(&[("phase", "restore".into())])),
         ]);
         assert_eq!(fleet.untimed, 1);
-        let names = |by_host| fleet.over_time("checkpoint", by_host).into_keys().collect::<Vec<_>>();
+        let names = |by_host| {
+            fleet
+                .over_time("checkpoint", by_host)
+                .into_keys()
+                .collect::<Vec<_>>()
+        };
         assert_eq!((names(true), names(false)), (vec!["b"], vec!["on"]));
         assert_eq!(fleet.span, Some((1_764_500_000, 1_764_500_000)));
     }

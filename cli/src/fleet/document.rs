@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::document::{
-    Column, Document, Plot, Point, Points, Section, Series, Stacked, Table,
-};
+use crate::document::{Column, Document, Plot, Point, Points, Section, Series, Stacked, Table};
 use crate::units;
 
 use super::collect::{Fleet, Group};
@@ -23,7 +21,11 @@ const HOUR: f64 = 3600.0;
 /// Makes the report.
 pub fn document(fleet: &Fleet) -> Document {
     let mut sections = vec![all_hosts(fleet)];
-    sections.extend(DIRECTIONS.iter().filter_map(|direction| over_time(fleet, direction)));
+    sections.extend(
+        DIRECTIONS
+            .iter()
+            .filter_map(|direction| over_time(fleet, direction)),
+    );
     sections.extend(split(fleet));
     sections.push(groups(fleet));
     sections.extend(steps(fleet));
@@ -58,7 +60,9 @@ fn facts(fleet: &Fleet) -> Vec<(String, String)> {
     );
     facts.push(("accuracy", error));
     let facts = facts.into_iter();
-    facts.map(|(name, value)| (name.to_owned(), value)).collect()
+    facts
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 fn moment(second: u64) -> String {
@@ -257,7 +261,14 @@ fn split(fleet: &Fleet) -> Option<Section> {
     });
     let mut numbers = PIECES.to_vec();
     numbers.push("sum");
-    let words = ["direction", "mode", "pages", "buffer", "strategy", "threads"];
+    let words = [
+        "direction",
+        "mode",
+        "pages",
+        "buffer",
+        "strategy",
+        "threads",
+    ];
     let table = table(&words, &numbers, rows.collect());
     let mut text = String::from(
         "Milliseconds for each GB, all hosts together. prefault is making pages before the first copy, as far as no copy ran beside it; \
@@ -306,11 +317,7 @@ fn steps(fleet: &Fleet) -> Option<Section> {
 fn misread(fleet: &Fleet) -> Option<Section> {
     let misread = fleet.misread();
     let rows = misread.iter().map(|(option, phases, hosts)| {
-        vec![
-            (*option).to_owned(),
-            hosts.join(", "),
-            phases.to_string(),
-        ]
+        vec![(*option).to_owned(), hosts.join(", "), phases.to_string()]
     });
     (!misread.is_empty()).then(|| Section {
         heading: "Options that were not understood".into(),
@@ -346,8 +353,15 @@ mod tests {
     fn shown() -> Document {
         let text = [
             line(&[]),
-            line(&[("mode", "observe".into()), ("effective", false.into()), ("total_ns", 10_000_000_000u64.into())]),
-            line(&[("phase", "restore".into()), ("steps_down", serde_json::json!({"no-thread": 2}))]),
+            line(&[
+                ("mode", "observe".into()),
+                ("effective", false.into()),
+                ("total_ns", 10_000_000_000u64.into()),
+            ]),
+            line(&[
+                ("phase", "restore".into()),
+                ("steps_down", serde_json::json!({"no-thread": 2})),
+            ]),
             line(&[("not_understood", serde_json::json!(["CUDASNAP_LOG"]))]),
         ]
         .join("\n");
@@ -383,7 +397,11 @@ mod tests {
     #[test]
     fn medians_are_told_by_direction_and_mode() {
         let document = shown();
-        assert!(document.findings[0].starts_with("checkpoint, observe: median 2.0"), "{:?}", document.findings);
+        assert!(
+            document.findings[0].starts_with("checkpoint, observe: median 2.0"),
+            "{:?}",
+            document.findings
+        );
         assert!(document.findings[1].starts_with("checkpoint, on: median 20.0 GB/s over 3 phases"));
         assert_eq!(document.findings.len(), 3);
         let all = section(&document, "All hosts").table.as_ref().unwrap();
@@ -397,7 +415,10 @@ mod tests {
         let split = section(&document, "Where the time goes");
         let rows = &split.table.as_ref().unwrap().rows;
         // 20 GB: 10 ms in mmap, 900 ms copying, 90 ms waiting.
-        let on = rows.iter().find(|row| row[..2] == ["checkpoint", "on"]).unwrap();
+        let on = rows
+            .iter()
+            .find(|row| row[..2] == ["checkpoint", "on"])
+            .unwrap();
         assert_eq!(on[6..], ["0.500", "0.00", "45.0", "4.50", "0.00", "50.0"]);
     }
 
@@ -405,13 +426,23 @@ mod tests {
     fn many_hosts_are_shown_by_mode() {
         let good = line(&[]);
         let hosts: Vec<String> = (0..SERIES + 1).map(|number| format!("n{number}")).collect();
-        let files: Vec<(&str, &str)> = hosts.iter().map(|host| (host.as_str(), good.as_str())).collect();
+        let files: Vec<(&str, &str)> = hosts
+            .iter()
+            .map(|host| (host.as_str(), good.as_str()))
+            .collect();
         let of = |files| {
             let document = document(&fleet(files));
-            let Some(Plot::Lines(lines)) = section(&document, "Rate over time: checkpoint").plot.clone() else {
+            let Some(Plot::Lines(lines)) = section(&document, "Rate over time: checkpoint")
+                .plot
+                .clone()
+            else {
                 panic!("lines");
             };
-            lines.series.into_iter().map(|series| series.name).collect::<Vec<_>>()
+            lines
+                .series
+                .into_iter()
+                .map(|series| series.name)
+                .collect::<Vec<_>>()
         };
         assert_eq!(of(&files), ["on"]);
         assert_eq!(of(&files[..2]), ["n0", "n1"]);

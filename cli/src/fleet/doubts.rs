@@ -133,9 +133,15 @@ fn mixed_pages(fleet: &Fleet) -> Option<Doubt> {
 
 fn misread(fleet: &Fleet) -> Option<Doubt> {
     let misread = fleet.misread();
-    let hosts: BTreeSet<&str> = misread.iter().flat_map(|(_, _, hosts)| hosts.clone()).collect();
+    let hosts: BTreeSet<&str> = misread
+        .iter()
+        .flat_map(|(_, _, hosts)| hosts.clone())
+        .collect();
     (!misread.is_empty()).then(|| Doubt::Misread {
-        options: misread.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+        options: misread
+            .iter()
+            .map(|(name, ..)| (*name).to_owned())
+            .collect(),
         hosts: hosts.into_iter().map(str::to_owned).collect(),
     })
 }
@@ -241,25 +247,42 @@ mod tests {
     fn each_doubt_has_its_cause() {
         let text = [
             line(&[("effective", false.into()), ("pages", "driver".into())]),
-            line(&[("steps_down", serde_json::json!({"low-memory": 2, "no-thread": 3}))]),
+            line(&[(
+                "steps_down",
+                serde_json::json!({"low-memory": 2, "no-thread": 3}),
+            )]),
             line(&[("not_understood", serde_json::json!(["CUDASNAP_LOG"]))]),
             line(&[("unix_ns", 0.into())]),
         ]
         .join("\n");
-        let fleet = fleet(&[("a", &text), ("b", &line(&[("pages", "4k".into())])), ("c", "{")]);
+        let fleet = fleet(&[
+            ("a", &text),
+            ("b", &line(&[("pages", "4k".into())])),
+            ("c", "{"),
+        ]);
         let host = || vec!["a".to_owned()];
         let doubts = of(&fleet);
         let count = |word: &str, number| (word.to_owned(), number);
         assert_eq!(
             doubts[..4],
             [
-                Doubt::Ineffective { phases: 1, of: 5, hosts: host() },
+                Doubt::Ineffective {
+                    phases: 1,
+                    of: 5,
+                    hosts: host()
+                },
                 Doubt::StepsDown {
                     reasons: vec![count("no-thread", 3), count("low-memory", 2)],
                     hosts: host()
                 },
-                Doubt::MixedPages { kinds: vec![count("driver", 1), count("thp", 3)], hosts: host() },
-                Doubt::Misread { options: vec!["CUDASNAP_LOG".into()], hosts: host() },
+                Doubt::MixedPages {
+                    kinds: vec![count("driver", 1), count("thp", 3)],
+                    hosts: host()
+                },
+                Doubt::Misread {
+                    options: vec!["CUDASNAP_LOG".into()],
+                    hosts: host()
+                },
             ]
         );
         assert!(matches!(&doubts[4], Doubt::LeftOut(trouble) if trouble.kind == Kind::Half));

@@ -67,7 +67,10 @@ fn one((group, tally): (Group, &Tally)) -> One {
         seconds: tally.seconds.spread(),
         ineffective: tally.ineffective,
         steps_down: tally.steps.clone(),
-        ms_per_gb: PIECES.into_iter().zip(tally.milliseconds_per_gb()).collect(),
+        ms_per_gb: PIECES
+            .into_iter()
+            .zip(tally.milliseconds_per_gb())
+            .collect(),
     }
 }
 
@@ -162,7 +165,10 @@ fn row(group: &Group, tally: &Tally) -> Vec<String> {
     ];
     row.extend(three(tally.rates.spread()));
     row.extend(three(tally.seconds.spread()));
-    row.extend([tally.ineffective.to_string(), tally.steps_down().to_string()]);
+    row.extend([
+        tally.ineffective.to_string(),
+        tally.steps_down().to_string(),
+    ]);
     row
 }
 
@@ -177,7 +183,10 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&json(&fleet)).unwrap();
         assert_eq!((&json["schema"], &json["phases"]), (&1.into(), &1.into()));
         let group = &json["groups"][0];
-        assert_eq!((&group["host"], &group["mode"]), (&"a,b".into(), &"on".into()));
+        assert_eq!(
+            (&group["host"], &group["mode"]),
+            (&"a,b".into(), &"on".into())
+        );
         assert_eq!(group["gb_per_s"]["median"], 20.0);
         assert_eq!(group["ms_per_gb"]["copying"], 45.0);
         assert_eq!(json["left_out"][0]["kind"], "half");
@@ -185,6 +194,11 @@ mod tests {
         let csv = csv(&fleet);
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines[0].split(',').count(), COLUMNS.len());
-        assert!(lines[1].starts_with("\"a,b\",checkpoint,on,thp,false,demote,16,1,20000000000,20,20,20,1,1,1,0,0"), "{csv}");
+        assert!(
+            lines[1].starts_with(
+                "\"a,b\",checkpoint,on,thp,false,demote,16,1,20000000000,20,20,20,1,1,1,0,0"
+            ),
+            "{csv}"
+        );
     }
 }

@@ -41,15 +41,16 @@ impl<R: Read> Lines<R> {
         let limit = LONGEST as u64 + 1;
         let mut rest = self.from.by_ref().take(limit);
         rest.read_until(b'\n', &mut self.line)?;
-        match self.line.split_last() {
-            None => Ok(None),
-            Some((b'\n', line)) => Ok(Some(Line::Whole(line))),
-            Some(_) if self.line.len() > LONGEST => {
-                self.skip()?;
-                Ok(Some(Line::TooLong))
-            }
-            Some(_) => Ok(Some(Line::Unended(&self.line))),
+        let has_end = self.line.last() == Some(&b'\n');
+        if !has_end && self.line.len() > LONGEST {
+            self.skip()?;
+            return Ok(Some(Line::TooLong));
         }
+        Ok(match self.line.split_last() {
+            None => None,
+            Some((b'\n', line)) => Some(Line::Whole(line)),
+            Some(_) => Some(Line::Unended(&self.line)),
+        })
     }
 
     /// To the end of the line.
@@ -91,9 +92,15 @@ mod tests {
         assert_eq!(all(b"a\n\nb"), ["a", "", "half b"]);
         assert_eq!(all(b""), [""; 0]);
         let at_most = "x".repeat(LONGEST);
-        assert_eq!(all(format!("{at_most}\nb\n").as_bytes()), [at_most.as_str(), "b"]);
+        assert_eq!(
+            all(format!("{at_most}\nb\n").as_bytes()),
+            [at_most.as_str(), "b"]
+        );
         assert_eq!(all(format!("{at_most}x\nb\n").as_bytes()), ["long", "b"]);
         let longer = "x".repeat(3 * LONGEST);
-        assert_eq!(all(format!("{longer}\nb\n{longer}").as_bytes()), ["long", "b", "long"]);
+        assert_eq!(
+            all(format!("{longer}\nb\n{longer}").as_bytes()),
+            ["long", "b", "long"]
+        );
     }
 }

@@ -61,7 +61,11 @@ pub fn run(args: &Args) -> Exit {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut fleet = Fleet::new(now.unwrap_or_default().as_secs());
-    let failed = args.files.iter().filter(|file| !read(&mut fleet, file)).count();
+    let failed = args
+        .files
+        .iter()
+        .filter(|file| !read(&mut fleet, file))
+        .count();
     let ended = match failed {
         0 => Exit::Done,
         _ if failed == args.files.len() => return Exit::Failed,

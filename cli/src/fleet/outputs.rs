@@ -31,7 +31,9 @@ impl OutputArgs {
             return Err("only one of the outputs can be stdout".into());
         }
         for path in all().filter(|path| !is_stdout(path)) {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
             if !folder.unwrap_or(Path::new(".")).is_dir() {
                 return Err(format!("{}: there is no such folder", path.display()));
             }
@@ -49,7 +51,12 @@ impl OutputArgs {
     ///
     /// # Errors
     /// Which could not be written, and why.
-    pub fn write(&self, json: &str, csv: &str, _document: &Document) -> Result<Vec<PathBuf>, String> {
+    pub fn write(
+        &self,
+        json: &str,
+        csv: &str,
+        _document: &Document,
+    ) -> Result<Vec<PathBuf>, String> {
         let mut written = Vec::new();
         for (path, text) in [(&self.json, json), (&self.csv, csv)] {
             let Some(path) = path else { continue };

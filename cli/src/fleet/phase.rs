@@ -79,8 +79,12 @@ impl<'a> Phase<'a> {
     pub fn read(line: &'a [u8]) -> Result<Self, Reject> {
         let text = std::str::from_utf8(line).map_err(|_| Reject::Broken)?;
         match serde_json::from_str::<Head>(text) {
-            Ok(Head { schema: Some(SCHEMA) }) => {}
-            Ok(Head { schema: Some(newer) }) if newer > SCHEMA => return Err(Reject::Newer(newer)),
+            Ok(Head {
+                schema: Some(SCHEMA),
+            }) => {}
+            Ok(Head {
+                schema: Some(newer),
+            }) if newer > SCHEMA => return Err(Reject::Newer(newer)),
             Ok(_) => return Err(Reject::Foreign),
             Err(error) if error.is_data() => return Err(Reject::Foreign),
             Err(_) => return Err(Reject::Broken),

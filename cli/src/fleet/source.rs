@@ -33,7 +33,10 @@ impl Source {
         let file = Path::new(path);
         let stem = match path {
             "-" => "stdin".into(),
-            _ => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy(),
+            _ => file
+                .file_name()
+                .unwrap_or(file.as_os_str())
+                .to_string_lossy(),
         };
         Source {
             label: printable(label.unwrap_or(&stem)),

@@ -55,7 +55,9 @@ mod tests {
 
     fn counts(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
         let pairs = pairs.iter();
-        pairs.map(|(name, count)| ((*name).into(), *count)).collect()
+        pairs
+            .map(|(name, count)| ((*name).into(), *count))
+            .collect()
     }
 
     fn new(steps: &mut Steps, host: u32, pid: i64, pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -71,7 +73,11 @@ mod tests {
             new(&mut steps, 0, 7, &[("a", 5), ("b", 1)]),
             [("a".into(), 3), ("b".into(), 1)]
         );
-        assert_eq!(new(&mut steps, 1, 7, &[("a", 5)]), [("a".into(), 5)], "another host");
+        assert_eq!(
+            new(&mut steps, 1, 7, &[("a", 5)]),
+            [("a".into(), 5)],
+            "another host"
+        );
     }
 
     #[test]

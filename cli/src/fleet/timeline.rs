@@ -58,9 +58,7 @@ impl Timeline {
 
     fn put(&mut self, at: u64, bin: Bin) {
         let place = self.bins.entry(at);
-        place
-            .and_modify(|there| there.join(bin))
-            .or_insert(bin);
+        place.and_modify(|there| there.join(bin)).or_insert(bin);
     }
 
     fn span(&self) -> u64 {

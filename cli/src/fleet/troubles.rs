@@ -46,7 +46,10 @@ impl Troubles {
             Reject::Foreign => self.add(Kind::Foreign, file, line),
             Reject::Newer(schema) => {
                 self.add(Kind::Newer, file, line);
-                let newer = self.0.iter_mut().find(|trouble| trouble.kind == Kind::Newer);
+                let newer = self
+                    .0
+                    .iter_mut()
+                    .find(|trouble| trouble.kind == Kind::Newer);
                 if let Some(newer) = newer {
                     newer.schema = newer.schema.max(Some(schema));
                 }
@@ -100,7 +103,9 @@ impl Trouble {
         };
         let what = match self.lines {
             1 => what,
-            _ => what.replacen("is ", "are ", 1).replace("no line of", "no lines of"),
+            _ => what
+                .replacen("is ", "are ", 1)
+                .replace("no line of", "no lines of"),
         };
         let more = if self.lines > self.places.len() as u64 {
             ", ..."

@@ -15,7 +15,7 @@ const BASH_PIDS: &str = r#"
 _cudasnap_with_pids() {
     _cudasnap "$@"
     case "${COMP_WORDS[1]}" in
-        lock|checkpoint|restore|unlock|toggle|state|status|drop|reserve) ;;
+        lock|checkpoint|restore|unlock|toggle|state|status|drop|reserve|metrics) ;;
         mode|buffer) [[ "${COMP_CWORD}" -eq 2 ]] || return 0 ;;
         *) return 0 ;;
     esac

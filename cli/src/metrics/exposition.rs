@@ -114,7 +114,10 @@ mod tests {
 
     #[test]
     fn what_would_end_a_value_is_escaped() {
-        let odd = family(Value::Whole(u64::MAX), &[("name", "a\"b\\c\nd"), ("pid", "7")]);
+        let odd = family(
+            Value::Whole(u64::MAX),
+            &[("name", "a\"b\\c\nd"), ("pid", "7")],
+        );
         assert_eq!(
             text(&[odd]),
             "# HELP cudasnap_x A \\\\ and\\na line.\n# TYPE cudasnap_x gauge\n\
@@ -133,7 +136,10 @@ mod tests {
             (Value::Real(21_300_000_000.0), "21300000000"),
         ] {
             let shown_line = format!("cudasnap_x {shown}\n");
-            assert!(text(&[family(value, &[])]).ends_with(&shown_line), "{shown}");
+            assert!(
+                text(&[family(value, &[])]).ends_with(&shown_line),
+                "{shown}"
+            );
         }
     }
 

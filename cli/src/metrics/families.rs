@@ -184,7 +184,10 @@ const BUFFER_STATES: [&str; 5] = ["none", "live", "kept", "observed", "reserved"
 
 /// All families. `now` is the time since 1970.
 pub fn of(harvest: &Harvest, now: Duration) -> Vec<Family> {
-    let mut families: Vec<Family> = OF_PROCESS.iter().map(|of| of.family(&harvest.seen)).collect();
+    let mut families: Vec<Family> = OF_PROCESS
+        .iter()
+        .map(|of| of.family(&harvest.seen))
+        .collect();
     families.extend(OF_PHASE.iter().map(|of| of.family(&harvest.seen)));
     families.extend(own(harvest, now));
     families
@@ -243,7 +246,8 @@ fn own(harvest: &Harvest, now: Duration) -> [Family; 2] {
     [
         Family {
             name: "cudasnap_scrape_processes",
-            help: "Processes that were looked at: read, ended before they were read, or not readable.",
+            help:
+                "Processes that were looked at: read, ended before they were read, or not readable.",
             kind: Gauge,
             samples: processes.to_vec(),
         },
@@ -442,8 +446,15 @@ mod tests {
         for family in families {
             let name = family.name;
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-            assert!(name.starts_with("cudasnap_") && name.chars().all(fits), "{name}");
-            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
+            assert!(
+                name.starts_with("cudasnap_") && name.chars().all(fits),
+                "{name}"
+            );
+            assert_eq!(
+                name.ends_with("_total"),
+                family.kind == Kind::Counter,
+                "{name}"
+            );
             assert!(family.help.ends_with('.'), "{name}");
         }
     }
@@ -452,7 +463,9 @@ mod tests {
     #[test]
     fn every_metric_is_in_the_documentation() {
         let document = include_str!("../../../docs/fleet.md");
-        let rows = document.lines().filter_map(|line| line.strip_prefix("| `cudasnap_"));
+        let rows = document
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `cudasnap_"));
         let listed: HashSet<String> = rows
             .filter_map(|row| Some(format!("cudasnap_{}", row.split_once('`')?.0)))
             .collect();

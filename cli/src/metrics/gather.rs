@@ -127,11 +127,7 @@ fn any(identity: &Identity) -> Look {
     }
 }
 
-fn judged(
-    identity: &Identity,
-    found: Result<RecordView, RecordError>,
-    initialised: bool,
-) -> Look {
+fn judged(identity: &Identity, found: Result<RecordView, RecordError>, initialised: bool) -> Look {
     match found {
         // Read, and by now its id may be another's.
         _ if identity.check().is_err() => Look::Ended,

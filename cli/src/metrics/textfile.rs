@@ -78,7 +78,10 @@ mod tests {
         write(&link, "new").unwrap();
         assert!(link.symlink_metadata().unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
-        assert!(write(folder.path(), "x").unwrap_err().to_string().contains("no file"));
+        assert!(write(folder.path(), "x")
+            .unwrap_err()
+            .to_string()
+            .contains("no file"));
         assert!(write(&folder.path().join("none/x.prom"), "x").is_err());
     }
 

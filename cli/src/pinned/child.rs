@@ -43,8 +43,9 @@ pub fn measure(program: &Path, choice: &Choice, bytes: u64, repeats: u32) -> Res
     let copied = bytes.saturating_mul(u64::from(repeats) * 2 + 2);
     let limit = START + Duration::from_secs(copied / SLOWEST);
     let said = run(&mut command, limit)?;
-    let rates: Limit = serde_json::from_str(&said)
-        .map_err(|error| format!("the measuring process said something else than rates: {error}"))?;
+    let rates: Limit = serde_json::from_str(&said).map_err(|error| {
+        format!("the measuring process said something else than rates: {error}")
+    })?;
     let sound = |rate: f64| rate.is_finite() && rate > 0.0;
     if sound(rates.to_host) && sound(rates.to_device) {
         Ok(rates)

@@ -108,7 +108,10 @@ mod tests {
         assert_eq!(choice(0, Some("GPU-b")).among(&told), Ok(1));
         assert_eq!(choice(1, None).among(&told), Ok(1));
         assert!(choice(0, Some("GPU-c")).among(&told).is_err());
-        assert!(choice(2, None).among(&told).unwrap_err().contains("it sees 2"));
+        assert!(choice(2, None)
+            .among(&told)
+            .unwrap_err()
+            .contains("it sees 2"));
         let silent = [None, None];
         assert_eq!(choice(1, Some("GPU-b")).among(&silent), Ok(1));
         assert!(choice(2, Some("GPU-b")).among(&silent).is_err());
@@ -119,7 +122,10 @@ mod tests {
         let mut command = Command::new("x");
         choice(3, Some("GPU-b")).prepare(&mut command);
         let line = format!("{command:?}");
-        assert!(line.contains("\"--gpu\" \"3\" \"--uuid\" \"GPU-b\""), "{line}");
+        assert!(
+            line.contains("\"--gpu\" \"3\" \"--uuid\" \"GPU-b\""),
+            "{line}"
+        );
         let variables: Vec<_> = command.get_envs().collect();
         assert!(variables.contains(&("CUDA_VISIBLE_DEVICES".as_ref(), None)));
         let mut command = Command::new("x");

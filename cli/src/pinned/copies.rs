@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn the_middle_is_the_median() {
-        let of = |times: &[u64]| median(times.iter().map(|ms| Duration::from_millis(*ms)).collect());
+        let of =
+            |times: &[u64]| median(times.iter().map(|ms| Duration::from_millis(*ms)).collect());
         assert_eq!(of(&[9, 1, 5]), Duration::from_millis(5));
         assert_eq!(of(&[9, 1, 5, 7]), Duration::from_millis(6));
         assert_eq!(of(&[4]), Duration::from_millis(4));

@@ -62,7 +62,12 @@ pub fn run(args: &Args) -> Exit {
 /// # Errors
 /// Why there are no rates.
 pub fn measure(gpu: u32, bytes: u64, repeats: u32) -> Result<Limit, String> {
-    child::measure(&child::own_program(), &Choice::of_number(gpu), bytes, repeats)
+    child::measure(
+        &child::own_program(),
+        &Choice::of_number(gpu),
+        bytes,
+        repeats,
+    )
 }
 
 /// The same for the GPU that a process uses: the first of several; the first of the machine where NVML does not tell.
@@ -70,5 +75,10 @@ pub fn measure(gpu: u32, bytes: u64, repeats: u32) -> Result<Limit, String> {
 /// # Errors
 /// As [`measure`].
 pub fn measure_for(pid: i32, bytes: u64, repeats: u32) -> Result<Limit, String> {
-    child::measure(&child::own_program(), &Choice::of_process(pid), bytes, repeats)
+    child::measure(
+        &child::own_program(),
+        &Choice::of_process(pid),
+        bytes,
+        repeats,
+    )
 }

@@ -87,10 +87,7 @@ impl Plan {
         let choice = library::choose(library);
         let choice = choice.map_err(|text| Refusal::new(Exit::Usage, text))?;
         let search = std::env::var_os("PATH");
-        let name = command
-            .first()
-            .map(OsString::as_os_str)
-            .unwrap_or_default();
+        let name = command.first().map(OsString::as_os_str).unwrap_or_default();
         let file = find::find(name, search.as_deref())?;
         let mut plan = Plan {
             arguments: command.to_vec(),

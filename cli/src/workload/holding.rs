@@ -130,7 +130,11 @@ impl<'a> Holding<'a> {
     /// # Errors
     /// What the driver says.
     pub fn fill(&self) -> Result<(), Trouble> {
-        for chunk in self.chunks.iter().filter(|chunk| chunk.is_zeros && chunk.offset == 0) {
+        for chunk in self
+            .chunks
+            .iter()
+            .filter(|chunk| chunk.is_zeros && chunk.offset == 0)
+        {
             self.device.clear(&chunk.block)?;
         }
         self.write()

@@ -82,7 +82,9 @@ pub fn run(args: &Args) -> Exit {
 }
 
 fn hold(driver: &Driver, args: &Args, size: &Size) -> Result<Exit, Trouble> {
-    let device = driver.open(args.gpu).map_err(|error| opened(args.gpu, error))?;
+    let device = driver
+        .open(args.gpu)
+        .map_err(|error| opened(args.gpu, error))?;
     let mut holding = Holding::new(&device, size, args.seed)?;
     holding.fill()?;
     let ready = format!("ready {}", std::process::id());
@@ -106,7 +108,9 @@ fn known(driver: &Driver, gpu: u32) -> Result<(), String> {
     match count {
         _ if gpu < count => Ok(()),
         0 => Err("there is no GPU here".into()),
-        1 => Err(format!("there is no GPU {gpu}: this process sees one, number 0")),
+        1 => Err(format!(
+            "there is no GPU {gpu}: this process sees one, number 0"
+        )),
         _ => Err(format!(
             "there is no GPU {gpu}: this process sees {count}, numbers 0 to {}",
             count - 1

@@ -17,7 +17,9 @@ impl Size {
     /// # Errors
     /// Nothing to hold, or more than can be counted.
     pub fn new(gib: u64, mib: u64, zeros_mib: u64) -> Result<Self, String> {
-        let filled = gib.checked_mul(1024).and_then(|from_gib| from_gib.checked_add(mib));
+        let filled = gib
+            .checked_mul(1024)
+            .and_then(|from_gib| from_gib.checked_add(mib));
         let filled = filled.and_then(|mib| mib.checked_mul(MIB));
         let zeros = zeros_mib.checked_mul(MIB);
         let sizes = filled.zip(zeros);
@@ -55,7 +57,9 @@ mod tests {
 
     #[test]
     fn nothing_and_too_much_are_refused() {
-        assert!(Size::new(0, 0, 64).unwrap_err().starts_with("nothing to hold"));
+        assert!(Size::new(0, 0, 64)
+            .unwrap_err()
+            .starts_with("nothing to hold"));
         for (gib, mib, zeros) in [
             (u64::MAX, 0, 0),
             (1 << 34, 0, 0),

@@ -15,9 +15,14 @@ pub fn count(chunks: usize) -> usize {
 
 /// Calls `work` once for each chunk number, from several threads, this one among them; each has a state of its own, from `start`. What
 /// the threads return is handed back, in no order. A thread that the kernel refuses is done without.
-pub fn share<T: Send>(chunks: usize, work: impl Fn(&mut dyn Iterator<Item = usize>) -> T + Sync) -> Vec<T> {
+pub fn share<T: Send>(
+    chunks: usize,
+    work: impl Fn(&mut dyn Iterator<Item = usize>) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
-    let numbers = || std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < chunks));
+    let numbers = || {
+        std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < chunks))
+    };
     std::thread::scope(|scope| {
         let started: Vec<_> = (1..count(chunks))
             .filter_map(|number| {
@@ -44,7 +49,8 @@ mod tests {
     #[test]
     fn every_chunk_is_done_once() {
         for chunks in [0, 1, 2, 1000] {
-            let mut done: Vec<usize> = share(chunks, |numbers| numbers.collect::<Vec<_>>()).concat();
+            let mut done: Vec<usize> =
+                share(chunks, |numbers| numbers.collect::<Vec<_>>()).concat();
             done.sort_unstable();
             assert_eq!(done, (0..chunks).collect::<Vec<_>>());
         }

@@ -56,7 +56,10 @@ impl Heard {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end_matches('\r');
         let mut state = self.state();
-        let is_it = state.pattern.as_ref().is_some_and(|pattern| pattern.fits(text));
+        let is_it = state
+            .pattern
+            .as_ref()
+            .is_some_and(|pattern| pattern.fits(text));
         state.is_seen |= is_it;
         if output == Output::Stdout {
             if let Some(answers) = &state.answers {
@@ -183,7 +186,7 @@ impl Writer {
         thread.spawn(move || {
             for chunk in received {
                 // What cannot be written is not written: the program goes on.
-                let _ = match &to {
+                let _ = match to.as_ref() {
                     Some(mut file) => file.write_all(&chunk),
                     None => io::stderr().lock().write_all(&chunk),
                 };
@@ -200,7 +203,10 @@ impl Writer {
     fn write(&self, bytes: &[u8]) {
         let Some(chunks) = &self.chunks else { return };
         if self.lost.get() > 0 {
-            let told = format!("\n[{} bytes of output left out: nobody took them]\n", self.lost.get());
+            let told = format!(
+                "\n[{} bytes of output left out: nobody took them]\n",
+                self.lost.get()
+            );
             match chunks.try_send(told.into_bytes()) {
                 Ok(()) => self.lost.set(0),
                 Err(_) => return self.lost.set(self.lost.get() + bytes.len() as u64),
@@ -234,7 +240,11 @@ mod tests {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let file = File::create(&path).unwrap();
         let drain = Drain::start(ours, Output::Stderr, Some(file), &heard).unwrap();
-        for part in ["one\ntwo, lis", "tening\r\n\nthree\nfour\nfive\nsix\nsev", "en"] {
+        for part in [
+            "one\ntwo, lis",
+            "tening\r\n\nthree\nfour\nfive\nsix\nsev",
+            "en",
+        ] {
             theirs.write_all(part.as_bytes()).unwrap();
         }
         drop(theirs);

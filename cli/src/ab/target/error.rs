@@ -45,11 +45,13 @@ impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Signal(number) => write!(out, "interrupted by signal {number}"),
-            Error::NotStarted { lines, .. } => {
-                out.write_str(&printable(&lines.join("; ")))
-            }
+            Error::NotStarted { lines, .. } => out.write_str(&printable(&lines.join("; "))),
             Error::Several(processes) => {
-                write!(out, "{} processes below the program use CUDA:", processes.len())?;
+                write!(
+                    out,
+                    "{} processes below the program use CUDA:",
+                    processes.len()
+                )?;
                 for (pid, name) in processes {
                     write!(out, " {pid} ({})", printable(name))?;
                 }
@@ -85,7 +87,10 @@ mod tests {
     fn several_processes_are_listed() {
         let error = Error::Several(vec![(7, "python3".into()), (8, "a\u{1b}b".into())]);
         let text = error.to_string();
-        assert!(text.starts_with("2 processes below the program use CUDA: 7 (python3) 8 (a\\u{1b}b);"), "{text}");
+        assert!(
+            text.starts_with("2 processes below the program use CUDA: 7 (python3) 8 (a\\u{1b}b);"),
+            "{text}"
+        );
         assert_eq!(error.exit(), Exit::Refused);
         assert_eq!(Error::Signal(2).exit().status(), 130);
     }

@@ -115,13 +115,21 @@ mod tests {
     fn fields_count_from_the_name() {
         let stat = "7 (a) S (b) S 3 5 6 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 4 0 4711 0 0";
         let member = Member::parse(7, stat).unwrap();
-        assert_eq!((member.parent, member.session, member.started), (3, 6, 4711));
+        assert_eq!(
+            (member.parent, member.session, member.started),
+            (3, 6, 4711)
+        );
         assert!(!member.is_dead);
         let zombie = |threads: &str| {
-            let stat = stat.replacen(") S 3", ") Z 3", 1).replace(" 20 0 4 ", &format!(" 20 0 {threads} "));
+            let stat = stat
+                .replacen(") S 3", ") Z 3", 1)
+                .replace(" 20 0 4 ", &format!(" 20 0 {threads} "));
             Member::parse(7, &stat).unwrap().is_dead
         };
-        assert!(zombie("1") && !zombie("2"), "only its first thread has ended");
+        assert!(
+            zombie("1") && !zombie("2"),
+            "only its first thread has ended"
+        );
         assert_eq!(Member::parse(7, "7 (a) S 3"), None);
     }
 
@@ -134,7 +142,13 @@ mod tests {
             started: 1,
             is_dead: false,
         };
-        let all = [member(5, 4), member(4, 3), member(9, 1), member(3, 5), member(6, 3)];
+        let all = [
+            member(5, 4),
+            member(4, 3),
+            member(9, 1),
+            member(3, 5),
+            member(6, 3),
+        ];
         let mut found: Vec<i32> = descend(3, all.into_iter()).iter().map(|m| m.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [4, 5, 6]);
@@ -142,7 +156,11 @@ mod tests {
 
     #[test]
     fn a_signal_reaches_the_process_that_was_meant_and_no_later_one() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
         let found = below(std::process::id() as i32);
         let pid = child.id() as i32;
         let member = *found.iter().find(|member| member.pid == pid).unwrap();

@@ -87,7 +87,10 @@ pub fn run(args: &Args) -> Exit {
     let program = match spawn(args) {
         Ok(child) => child.id() as i32,
         Err(error) => {
-            say(&mut control, &Word::Refused(error.raw_os_error().unwrap_or(libc::EINVAL)));
+            say(
+                &mut control,
+                &Word::Refused(error.raw_os_error().unwrap_or(libc::EINVAL)),
+            );
             return Exit::Failed;
         }
     };
@@ -171,7 +174,11 @@ fn finish(control: &mut UnixStream, program: i32, args: &Args, events: &Receiver
     if gone_within(control, grace, events, || {}) {
         return Exit::Done;
     }
-    let kill = || living().iter().for_each(|member| member.signal(libc::SIGKILL));
+    let kill = || {
+        living()
+            .iter()
+            .for_each(|member| member.signal(libc::SIGKILL))
+    };
     if gone_within(control, KILLED, events, kill) {
         return Exit::Done;
     }
@@ -232,11 +239,18 @@ fn spawn(args: &Args) -> io::Result<Child> {
 
 fn command(args: &Args, file: &Path, arguments: &[OsString]) -> Command {
     let mut command = Command::new(file);
-    let (name, rest) = arguments.split_first().map_or((None, arguments), |(name, rest)| (Some(name), rest));
-    command.arg0(name.map_or(file.as_os_str(), |name| name)).args(rest);
+    let (name, rest) = arguments
+        .split_first()
+        .map_or((None, arguments), |(name, rest)| (Some(name), rest));
+    command
+        .arg0(name.map_or(file.as_os_str(), |name| name))
+        .args(rest);
     for pair in &args.set {
         let bytes = pair.as_bytes();
-        let cut = bytes.iter().position(|byte| *byte == b'=').unwrap_or(bytes.len());
+        let cut = bytes
+            .iter()
+            .position(|byte| *byte == b'=')
+            .unwrap_or(bytes.len());
         let value = bytes.get(cut + 1..).unwrap_or_default();
         let of = std::ffi::OsStr::from_bytes;
         command.env(of(&bytes[..cut]), of(value));

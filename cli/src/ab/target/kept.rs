@@ -56,8 +56,10 @@ impl Kept {
     /// # Errors
     /// It cannot be executed, or the system refuses something.
     pub fn start(tool: &Path, launch: &Launch, options: &StartOptions) -> Result<Self, Error> {
-        let told = |what: &'static str| move |error: io::Error| Error::Failed(format!("{what}: {error}"));
-        let (ours, theirs) = UnixStream::pair().map_err(told("no socket for the program's keeper"))?;
+        let told =
+            |what: &'static str| move |error: io::Error| Error::Failed(format!("{what}: {error}"));
+        let (ours, theirs) =
+            UnixStream::pair().map_err(told("no socket for the program's keeper"))?;
         let log = options.output().map(output_file).transpose()?;
         let mut command = command(tool, launch, &theirs, options.grace());
         let mut keeper = command.spawn().map_err(told("the program's keeper"))?;
@@ -80,7 +82,8 @@ impl Kept {
             drains: Vec::new(),
             grace: options.grace(),
         };
-        kept.drain(pipes, log).map_err(told("no thread for the program's output"))?;
+        kept.drain(pipes, log)
+            .map_err(told("no thread for the program's output"))?;
         kept.await_start(launch)?;
         Ok(kept)
     }
@@ -115,9 +118,9 @@ impl Kept {
                 let error = io::Error::from_raw_os_error(errno);
                 Err(NotRunnable::new(&launch.file, &error).into())
             }
-            _ => Err(Error::Failed(self.with_last_words(
-                "the program's keeper did not start it".into(),
-            ))),
+            _ => Err(Error::Failed(
+                self.with_last_words("the program's keeper did not start it".into()),
+            )),
         }
     }
 
@@ -139,7 +142,9 @@ impl Kept {
     /// How a process below ended, where the keeper is its parent.
     pub fn status_of(&mut self, pid: i32) -> Option<Ending> {
         self.hear();
-        self.ended.get(&pid).map(|status| Ending::from_wait_status(*status))
+        self.ended
+            .get(&pid)
+            .map(|status| Ending::from_wait_status(*status))
     }
 
     /// Whether the program goes on, or what it has started does after it has ended well.
@@ -149,11 +154,17 @@ impl Kept {
     pub fn check_alive(&mut self) -> Result<(), Error> {
         let Some(ending) = self.status_of(self.program) else {
             return match self.is_gone {
-                true => Err(Error::Died(self.with_last_words("the program is gone".into()))),
+                true => Err(Error::Died(
+                    self.with_last_words("the program is gone".into()),
+                )),
                 false => Ok(()),
             };
         };
-        let others = || family::below(self.keeper()).iter().any(|member| !member.is_dead);
+        let others = || {
+            family::below(self.keeper())
+                .iter()
+                .any(|member| !member.is_dead)
+        };
         if ending == Ending::Exit(0) && others() {
             return Ok(());
         }
@@ -255,7 +266,11 @@ impl Kept {
         let left: Vec<String> = self.left.iter().map(ToString::to_string).collect();
         Err(format!(
             "processes of the program could not be ended: {}",
-            if left.is_empty() { "its keeper does not answer".into() } else { left.join(", ") }
+            if left.is_empty() {
+                "its keeper does not answer".into()
+            } else {
+                left.join(", ")
+            }
         ))
     }
 }

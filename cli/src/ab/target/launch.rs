@@ -31,11 +31,10 @@ impl Launch {
     ///
     /// # Errors
     /// An option is wrong, there is no such program, or the library cannot be active in it nor in what it starts.
-    pub fn with_library(
-        command: &[OsString],
-        env: &[(OsString, OsString)],
-    ) -> Result<Self, Error> {
-        let settings = env.iter().filter_map(|(name, value)| options::setting(name, value));
+    pub fn with_library(command: &[OsString], env: &[(OsString, OsString)]) -> Result<Self, Error> {
+        let settings = env
+            .iter()
+            .filter_map(|(name, value)| options::setting(name, value));
         let plan = Plan::of(command, None, settings.collect())?;
         let mut warnings = plan.warnings.clone();
         match plan.about_obstacle(!plan.in_children) {
@@ -51,7 +50,9 @@ impl Launch {
         let mut set: Vec<(OsString, OsString)> = options
             .map(|(name, value)| (name.into(), value.clone()))
             .collect();
-        let others = env.iter().filter(|(name, value)| options::setting(name, value).is_none());
+        let others = env
+            .iter()
+            .filter(|(name, value)| options::setting(name, value).is_none());
         set.extend(others.cloned());
         let unset = plan.unset_preload.then(|| preload::VARIABLE.into());
         Ok(Launch {

@@ -116,7 +116,10 @@ impl Started {
             None => return None,
         };
         let (pid, name) = (self.cuda.pid, self.cuda.shown_name());
-        Some(self.kept.with_last_words(format!("process {pid} ({name}) {how}")))
+        Some(
+            self.kept
+                .with_last_words(format!("process {pid} ({name}) {how}")),
+        )
     }
 
     /// Writes a line to its stdin, and returns the next line that it writes to stdout: the built-in workload and the like answer so.

@@ -112,7 +112,12 @@ mod tests {
     fn a_change_of_witness_begins_anew() {
         use Sample::{Memory, Nothing};
         assert_eq!(
-            at(&[(0, Memory(5)), (2, Nothing), (9, Memory(5)), (12, Memory(5))]),
+            at(&[
+                (0, Memory(5)),
+                (2, Nothing),
+                (9, Memory(5)),
+                (12, Memory(5))
+            ]),
             [false, false, false, true]
         );
         assert_eq!(at(&[(0, Nothing), (9, Nothing)]), [false, false]);

@@ -90,7 +90,9 @@ impl Port {
             Some(host) => vec![host.as_str()],
             None => vec!["127.0.0.1", "::1"],
         };
-        let places = hosts.iter().filter_map(|host| (*host, self.number).to_socket_addrs().ok());
+        let places = hosts
+            .iter()
+            .filter_map(|host| (*host, self.number).to_socket_addrs().ok());
         let mut places = places.flatten();
         places.any(|place| TcpStream::connect_timeout(&place, CONNECT).is_ok())
     }
@@ -116,7 +118,9 @@ impl Pattern {
     /// # Errors
     /// The expression makes no sense.
     pub fn new(text: &str) -> Result<Self, String> {
-        let inner = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+        let inner = text
+            .strip_prefix('/')
+            .and_then(|rest| rest.strip_suffix('/'));
         match inner.filter(|inner| !inner.is_empty()) {
             None => Ok(Pattern::Text(text.to_owned())),
             Some(inner) => Regex::new(inner)
@@ -179,7 +183,8 @@ impl StartOptions {
 
     /// For how long memory must be quiet; `None`: other conditions decide.
     fn quiet(&self) -> Option<Duration> {
-        let others = self.ready_command.is_some() || self.ready_port.is_some() || self.ready_line.is_some();
+        let others =
+            self.ready_command.is_some() || self.ready_port.is_some() || self.ready_line.is_some();
         let without = (!others).then_some(Duration::from_secs(3));
         self.ready_quiet.or(without)
     }
@@ -272,7 +277,9 @@ fn the_one(mut found: Vec<Identity>) -> Result<Option<Identity>, Error> {
         }
     }
     if found.len() > 1 {
-        let named = found.into_iter().map(|identity| (identity.pid, identity.name));
+        let named = found
+            .into_iter()
+            .map(|identity| (identity.pid, identity.name));
         return Err(Error::Several(named.collect()));
     }
     Ok(found.pop())
@@ -437,7 +444,10 @@ mod tests {
     #[test]
     fn a_line_contains_a_text_or_matches() {
         let fits = |pattern: &str, line: &str| Pattern::new(pattern).unwrap().fits(line);
-        assert!(fits("startup complete", "INFO: Application startup complete."));
+        assert!(fits(
+            "startup complete",
+            "INFO: Application startup complete."
+        ));
         assert!(!fits("startup complete", "startup"));
         assert!(fits(r"/^ready \d+$/", "ready 42") && !fits(r"/^ready \d+$/", "not ready 42"));
         assert!(fits("/", "a/b") && fits("//", "http://x"));
