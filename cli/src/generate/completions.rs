@@ -83,6 +83,6 @@ mod tests {
             assert!(ids.any(|names| names[0] == "PID"), "{name}");
             looked += 1;
         }
-        assert_eq!(looked, 11);
+        assert_eq!(looked, 12);
     }
 }
