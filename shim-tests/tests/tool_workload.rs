@@ -85,7 +85,7 @@ fn it_is_checkpointed_and_restored_by_the_library() {
 #[test]
 fn wrong_contents_are_counted() {
     let driver = SimDriver::build(false);
-    let mut app = App::start(&mut workload(&driver, "--mib 64"));
+    let mut app = App::start(&mut workload(&driver, "--mib 200"));
     for action in ["lock", "checkpoint", "restore", "unlock"] {
         let spoiled = [("CUDASIM_MUTATE", "skip-16-bytes,phase=restore")];
         let environment = if action == "restore" {

@@ -13,7 +13,7 @@ use super::words::{shown, Words};
 
 /// Most groups; phases of further ones are counted and left out.
 const GROUPS: usize = 10_000;
-/// Most hosts of which the rate over time is kept.
+/// Most hosts, times their modes, of which the rate over time is kept.
 const HOSTS_OVER_TIME: usize = 4096;
 /// A moment before this (2020) is a clock that was not set.
 const FIRST_SECOND: u64 = 1_577_836_800;
@@ -66,7 +66,9 @@ pub struct Fleet {
     steps: Steps,
     troubles: Troubles,
     misread: BTreeMap<String, Misread>,
-    by_host: HashMap<(u32, u32), Timeline>,
+    /// By host, mode and direction.
+    by_host: HashMap<(u32, u32, u32), Timeline>,
+    /// By mode and direction.
     by_mode: HashMap<(u32, u32), Timeline>,
     /// Files that were read.
     pub files: u64,
@@ -111,7 +113,7 @@ impl Fleet {
         self.files += 1;
         let mut lines = Lines::new(from);
         let mut number = 0;
-        while let Some(line) = lines.next()? {
+        while let Some(line) = lines.read()? {
             number += 1;
             self.lines += 1;
             self.take(host, file, number, &line);
@@ -184,7 +186,7 @@ impl Fleet {
         if phase.total_ns == 0 || phase.copied == 0 {
             return;
         }
-        let place = (key.host, key.direction);
+        let place = (key.host, key.mode, key.direction);
         if self.by_host.len() < HOSTS_OVER_TIME || self.by_host.contains_key(&place) {
             self.by_host
                 .entry(place)
@@ -241,17 +243,21 @@ impl Fleet {
         .collect()
     }
 
-    /// Rates over time in a direction, by host, or by mode.
-    pub fn over_time(&self, direction: &str, by_host: bool) -> BTreeMap<&str, &Timeline> {
-        let lines = if by_host {
-            &self.by_host
-        } else {
-            &self.by_mode
-        };
+    /// Rates over time in a direction, by host and mode.
+    pub fn over_time(&self, direction: &str) -> BTreeMap<(&str, &str), &Timeline> {
+        let lines = self.by_host.iter();
+        let lines = lines.filter(|((_, _, of), _)| self.words.word(*of) == direction);
         lines
-            .iter()
-            .filter(|((_, of), _)| self.words.word(*of) == direction)
-            .map(|((name, _), line)| (self.words.word(*name), line))
+            .map(|((host, mode, _), line)| ((self.words.word(*host), self.words.word(*mode)), line))
+            .collect()
+    }
+
+    /// The same of all hosts together, by mode.
+    pub fn over_time_by_mode(&self, direction: &str) -> BTreeMap<&str, &Timeline> {
+        let lines = self.by_mode.iter();
+        let lines = lines.filter(|((_, of), _)| self.words.word(*of) == direction);
+        lines
+            .map(|((mode, _), line)| (self.words.word(*mode), line))
             .collect()
     }
 
@@ -370,13 +376,9 @@ pub(crate) mod tests {
             ("b", &line(&[("phase", "restore".into())])),
         ]);
         assert_eq!(fleet.untimed, 1);
-        let names = |by_host| {
-            fleet
-                .over_time("checkpoint", by_host)
-                .into_keys()
-                .collect::<Vec<_>>()
-        };
-        assert_eq!((names(true), names(false)), (vec!["b"], vec!["on"]));
+        let by_host: Vec<_> = fleet.over_time("checkpoint").into_keys().collect();
+        let by_mode: Vec<_> = fleet.over_time_by_mode("checkpoint").into_keys().collect();
+        assert_eq!((by_host, by_mode), (vec![("b", "on")], vec!["on"]));
         assert_eq!(fleet.span, Some((1_764_500_000, 1_764_500_000)));
     }
 

@@ -10,8 +10,9 @@ use super::collect::{Fleet, Group};
 use super::doubts;
 use super::phase::PIECES;
 use super::tally::{Spread, Tally, ERROR};
+use super::timeline::Timeline;
 
-/// Most hosts that have a series of their own in a plot; of more the modes have one.
+/// Most series of a plot: hosts and their modes; of more the modes alone.
 const SERIES: usize = 8;
 /// Most bars.
 const BARS: usize = 12;
@@ -188,15 +189,31 @@ fn groups(fleet: &Fleet) -> Section {
     }
 }
 
+/// The series of a plot over time: what they are by, and each with its name.
+fn series<'a>(fleet: &'a Fleet, direction: &str) -> (&'static str, Vec<(String, &'a Timeline)>) {
+    let by_host = fleet.over_time(direction);
+    if by_host.len() <= SERIES && fleet.hosts().len() <= SERIES {
+        let named = |((host, mode), line): ((&str, &str), _)| (format!("{host}, {mode}"), line);
+        return ("host and mode", by_host.into_iter().map(named).collect());
+    }
+    let by_mode = fleet.over_time_by_mode(direction).into_iter();
+    (
+        "mode",
+        by_mode
+            .map(|(mode, line)| (mode.to_owned(), line))
+            .collect(),
+    )
+}
+
 fn over_time(fleet: &Fleet, direction: &str) -> Option<Section> {
-    let by_host = fleet.hosts().len() <= SERIES;
     let (first, _) = fleet.span?;
+    let (what, lines) = series(fleet, direction);
     let mut series = Vec::new();
     let mut rows = Vec::new();
-    for (name, line) in fleet.over_time(direction, by_host) {
+    for (name, line) in lines {
         let points = line.bins().map(|(second, bin)| {
             rows.push(vec![
-                name.to_owned(),
+                name.clone(),
                 moment(second as u64),
                 digits(bin.mean()),
                 digits(bin.least),
@@ -211,12 +228,8 @@ fn over_time(fleet: &Fleet, direction: &str) -> Option<Section> {
             }
         });
         let points = points.collect();
-        series.push(Series {
-            name: name.to_owned(),
-            points,
-        });
+        series.push(Series { name, points });
     }
-    let what = if by_host { "host" } else { "mode" };
     Some(Section {
         heading: format!("Rate over time: {direction}"),
         text: format!(
@@ -445,7 +458,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(of(&files), ["on"]);
-        assert_eq!(of(&files[..2]), ["n0", "n1"]);
+        assert_eq!(of(&files[..2]), ["n0, on", "n1, on"]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl<R: Read> Lines<R> {
     ///
     /// # Errors
     /// The file cannot be read on.
-    pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub fn read(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
         let limit = LONGEST as u64 + 1;
         let mut rest = self.from.by_ref().take(limit);
@@ -77,7 +77,7 @@ mod tests {
     fn all(text: &[u8]) -> Vec<String> {
         let mut lines = Lines::new(text);
         let mut found = Vec::new();
-        while let Some(line) = lines.next().unwrap() {
+        while let Some(line) = lines.read().unwrap() {
             found.push(match line {
                 Line::Whole(line) => String::from_utf8_lossy(line).into_owned(),
                 Line::Unended(line) => format!("half {}", String::from_utf8_lossy(line)),

@@ -32,16 +32,20 @@ pub fn measure(choice: &Choice, bytes: u64, repeats: u32) -> Result<Limit, Strin
     })
 }
 
+fn whole_mib(bytes: u64) -> u64 {
+    (bytes >> 20) << 20
+}
+
 /// As many bytes as are asked for, or as there are.
 fn memory<'a>(device: &'a Device<'a>, bytes: u64) -> Result<(Block, Pinned<'a>), String> {
     let room = device.room().map_err(|error| error.to_string())?;
-    let mut bytes = bytes.min(room.free.saturating_sub(SPARE)) >> 20 << 20;
+    let mut bytes = whole_mib(bytes.min(room.free.saturating_sub(SPARE)));
     while bytes >= LEAST {
         let host = device.pinned((bytes / 8) as usize);
         let both = host.and_then(|host| Ok((device.allocate(bytes)?, host)));
         match both {
             Ok(both) => return Ok(both),
-            Err(error) if error.is_out_of_memory() => bytes = bytes / 2 >> 20 << 20,
+            Err(error) if error.is_out_of_memory() => bytes = whole_mib(bytes / 2),
             Err(error) => return Err(error.to_string()),
         }
     }

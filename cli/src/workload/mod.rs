@@ -37,10 +37,10 @@ pub const NAME: &str = "workload";
 )]
 pub struct Args {
     /// GiB of device memory to hold
-    #[arg(long, value_name = "N", required_unless_present = "mib", value_parser = values::whole::<u64>(0, u64::MAX))]
+    #[arg(long, value_name = "N", required_unless_present = "mib", allow_negative_numbers = true, value_parser = values::whole::<u64>(0, u64::MAX))]
     gib: Option<u64>,
     /// MiB to hold, in addition
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>(0, u64::MAX))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<u64>(0, u64::MAX))]
     mib: Option<u64>,
     /// MiB of zeros beside that, which nothing rewrites, as a cache that nobody has used yet
     #[arg(long, value_name = "MIB", default_value = "0", value_parser = values::whole::<u64>(0, u64::MAX))]

@@ -33,6 +33,9 @@ const KILLED: Duration = Duration::from_secs(30);
 /// How long the last words of a program that ended are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// The kernel has killed the program with it, and knows nothing of what that has started.
+const LOST: &str = "the program's keeper was killed, and the program with it: processes that it has started may be left";
+
 /// A program below a keeper.
 #[derive(Debug)]
 pub struct Kept {
@@ -43,6 +46,8 @@ pub struct Kept {
     program: i32,
     ended: HashMap<i32, i32>,
     is_gone: bool,
+    /// The keeper has ended without saying that nothing is left: somebody has killed it.
+    is_lost: bool,
     left: Vec<i32>,
     stdin: Option<ChildStdin>,
     heard: Arc<Heard>,
@@ -76,6 +81,7 @@ impl Kept {
             program: 0,
             ended: HashMap::new(),
             is_gone: false,
+            is_lost: false,
             left: Vec::new(),
             stdin,
             heard,
@@ -219,12 +225,14 @@ impl Kept {
             match self.words.try_recv() {
                 Ok(word) => self.take(word),
                 Err(crossbeam_channel::TryRecvError::Empty) => return,
-                Err(crossbeam_channel::TryRecvError::Disconnected) => {
-                    self.is_gone = true;
-                    return;
-                }
+                Err(crossbeam_channel::TryRecvError::Disconnected) => return self.lose(),
             }
         }
+    }
+
+    fn lose(&mut self) {
+        self.is_lost = !self.is_gone;
+        self.is_gone = true;
     }
 
     fn take(&mut self, word: Word) {
@@ -255,13 +263,16 @@ impl Kept {
             match self.words.recv_timeout(Duration::from_millis(100)) {
                 Ok(word) => self.take(word),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => self.is_gone = true,
+                Err(RecvTimeoutError::Disconnected) => self.lose(),
             }
         }
         self.drains.iter().for_each(|drain| drain.wait(LAST_WORDS));
         if self.left.is_empty() && self.is_gone {
             let _ = self.keeper.wait();
-            return Ok(());
+            return match self.is_lost {
+                true => Err(LOST.into()),
+                false => Ok(()),
+            };
         }
         let left: Vec<String> = self.left.iter().map(ToString::to_string).collect();
         Err(format!(

@@ -160,7 +160,7 @@ impl StartOptions {
     /// It makes no sense.
     pub fn pattern(&self) -> Result<Option<Pattern>, Error> {
         let pattern = self.ready_line.as_deref().map(Pattern::new).transpose();
-        pattern.map_err(|text| usage(text))
+        pattern.map_err(usage)
     }
 
     /// Looks whether the conditions can come about by this program.
