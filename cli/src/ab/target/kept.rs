@@ -231,7 +231,7 @@ impl Kept {
     }
 
     fn lose(&mut self) {
-        self.is_lost = !self.is_gone;
+        self.is_lost |= !self.is_gone;
         self.is_gone = true;
     }
 
