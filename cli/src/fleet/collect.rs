@@ -318,6 +318,7 @@ pub(crate) mod tests {
             (&*group.host, &*group.mode, &*group.pages),
             ("a", "on", "thp")
         );
+        assert!(!group.kept && group.threads == 16 && group.strategy == "demote");
         assert_eq!(
             (tally.phases, tally.bytes, tally.ineffective),
             (2, 40_000_000_000, 0)

@@ -74,6 +74,8 @@ mod tests {
         assert_eq!(words.word(odd), "\\u{1b}[2J");
         let empty = words.number("");
         assert_eq!(words.word(empty), "-");
+        let long = words.number(&"x".repeat(10_000));
+        assert_eq!(words.word(long).len(), LONGEST);
         for letter in ["x", "\u{1f600}", "\u{202e}"] {
             let long = words.number(&letter.repeat(10_000));
             assert_eq!(words.number(&letter.repeat(10_000)), long);

@@ -486,17 +486,18 @@ mod tests {
         let flag = folder.path().join("flag");
         let command = format!("test -e {} && test \"$PROGRAM_PID\" = 7", flag.display());
         let mut asking = Asking::default();
-        let mut wait = |until: &dyn Fn(&Asking) -> bool| {
+        let wait = |asking: &mut Asking, until: &dyn Fn(&Asking) -> bool| {
             let since = Instant::now();
-            while !until(&asking) {
+            while !until(asking) {
                 assert!(since.elapsed() < Duration::from_secs(60));
                 asking.is_done(&command, 7);
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
-        wait(&|asking| asking.running.is_some());
-        wait(&|asking| asking.running.is_none());
+        wait(&mut asking, &|asking| asking.running.is_some());
+        wait(&mut asking, &|asking| asking.running.is_none());
+        assert!(!asking.done);
         std::fs::write(&flag, "").unwrap();
-        wait(&|asking| asking.done);
+        wait(&mut asking, &|asking| asking.done);
     }
 }
