@@ -265,9 +265,12 @@ mod tests {
         let heard = heard("the end");
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let _drain = Drain::start(ours, Output::Stdout, Some(to), &heard).unwrap();
-        let much = vec![b'x'; 4 * WAITING * CHUNK];
-        theirs.write_all(&much).unwrap();
-        theirs.write_all(b"\nthe end\n").unwrap();
+        // In a thread: where it is blocked, this test must not be.
+        std::thread::spawn(move || {
+            let much = vec![b'x'; 4 * WAITING * CHUNK];
+            let _ = theirs.write_all(&much);
+            let _ = theirs.write_all(b"\nthe end\n");
+        });
         let since = std::time::Instant::now();
         while !heard.is_seen() {
             assert!(since.elapsed() < Duration::from_secs(60));
