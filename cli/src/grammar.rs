@@ -2,8 +2,12 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::ab::target::keeper;
 use crate::exit::Exit;
-use crate::{buffer, control, doctor, flow, generate, links, reserve, run, status};
+use crate::{
+    buffer, control, doctor, fleet, flow, generate, links, metrics, pinned, reserve, run, status,
+    workload,
+};
 
 /// Checkpoints and restores CUDA processes, runs them under the cudasnap library, shows what happened and looks inside.
 ///
@@ -46,12 +50,24 @@ pub enum Command {
     Drop(control::DropArgs),
     /// Fills the memory that a process has reserved for its next checkpoint
     Reserve(reserve::Args),
+    /// Holds device memory with known contents, for measuring and for trying out
+    Workload(workload::Args),
+    /// Tables and plots of the phases of many hosts, from the files of CUDASNAP_REPORT
+    Report(fleet::Args),
+    /// What the library's records say, for Prometheus
+    Metrics(metrics::Args),
     /// Makes a link named cuda-checkpoint to this program
     InstallLinks(links::Args),
     /// Prints completions for a shell
     Completions(generate::completions::Args),
     /// Writes the man pages into a folder
     Man(generate::man::Args),
+    /// Measures pinned copies, for other commands
+    #[command(hide = true)]
+    Pinned(pinned::Args),
+    /// Keeps a program that another command has started, and ends it with that
+    #[command(hide = true)]
+    Keep(keeper::Args),
 }
 
 impl Command {
@@ -71,9 +87,14 @@ impl Command {
             Command::Mode(args) => control::mode(args),
             Command::Drop(args) => control::drop(args),
             Command::Reserve(args) => reserve::run(args),
+            Command::Workload(args) => workload::run(args),
+            Command::Report(args) => fleet::run(args),
+            Command::Metrics(args) => metrics::run(args),
             Command::InstallLinks(args) => links::run(args),
             Command::Completions(args) => generate::completions::run(args),
             Command::Man(args) => generate::man::run(args),
+            Command::Pinned(args) => pinned::run(args),
+            Command::Keep(args) => keeper::run(args),
         }
     }
 }

@@ -9,11 +9,13 @@
 //! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
 //!   [`control_groups`], [`cpus`]: limits on memory, CPUs and threads. [`signals`]: signals as messages.
 //!   [`per_process`], [`refusal`]: the report on several processes, why nothing was done for one.
+//! * [`pinned`]: what a GPU's link gives at best, measured in a child process.
 //! * [`shim_library`]: the library's file. [`units`], [`exit`], [`output`]: words, statuses,
 //!   stdout and stderr. [`foreign_text`], [`foreign_file`]: what others wrote, made harmless; opened without waiting for a pipe.
 //!
 //! The commands: [`grammar`] is the whole command line; [`flow`] (lock, checkpoint, restore, unlock, toggle, state), [`run`],
-//! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`reserve`], [`links`], [`generate`] (completions, man pages); [`dropin`]
+//! [`status`], [`buffer`], [`doctor`], [`control`] (mode, drop), [`reserve`], [`workload`], [`fleet`] (report), [`metrics`],
+//! [`links`], [`generate`] (completions, man pages); [`dropin`]
 //! is NVIDIA's `cuda-checkpoint` with the same flags, words and exit codes.
 //!
 //! Whatever comes out of another process is foreign: each offset is checked before use, and a process that ends in the middle
@@ -29,6 +31,7 @@ pub mod document;
 pub mod driver;
 pub mod dropin;
 pub mod exit;
+pub mod fleet;
 pub mod flow;
 pub mod foreign_file;
 pub mod foreign_text;
@@ -39,8 +42,10 @@ pub mod gpus;
 pub mod grammar;
 pub mod job;
 pub mod links;
+pub mod metrics;
 pub mod output;
 pub mod per_process;
+pub mod pinned;
 pub mod process;
 pub mod record;
 pub mod refusal;
@@ -53,3 +58,4 @@ pub mod signals;
 pub mod status;
 pub mod units;
 pub mod values;
+pub mod workload;

@@ -5,9 +5,43 @@
 #include <unistd.h>
 
 #include "driver_api.h"
+#include "session.h"
 
 #define PIECE (1 << 20)
 #define HEADER 4096
+#define MAX_PINNED 64
+
+/* Pinned memory that is held; under driver.lock. What does not fit in here is copied without pace. */
+static struct {
+    const char *start;
+    size_t bytes;
+} pinned[MAX_PINNED];
+
+static void pinned_note(const char *start, size_t bytes)
+{
+    for (int i = 0; i < MAX_PINNED; i++)
+        if (!pinned[i].start) {
+            pinned[i].start = start;
+            pinned[i].bytes = bytes;
+            return;
+        }
+}
+
+static void pinned_forget(const char *start)
+{
+    for (int i = 0; i < MAX_PINNED; i++)
+        if (pinned[i].start == start)
+            pinned[i].start = NULL;
+}
+
+static bool is_pinned(const char *host, size_t bytes)
+{
+    for (int i = 0; i < MAX_PINNED; i++)
+        if (pinned[i].start && host >= pinned[i].start && bytes <= pinned[i].bytes &&
+            (size_t)(host - pinned[i].start) <= pinned[i].bytes - bytes)
+            return true;
+    return false;
+}
 
 static struct device *current(void)
 {
@@ -96,7 +130,12 @@ static CUresult host_copy(CUdeviceptr pointer, void *host, size_t bytes, bool wr
     struct device *device = find(pointer, bytes, &offset);
     if (!device || (!host && bytes))
         return api_leave(CUDA_ERROR_INVALID_VALUE);
-    return api_leave(transfer(device->file, offset, host, bytes, write) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    const uint64_t start = now_ns();
+    if (!transfer(device->file, offset, host, bytes, write))
+        return api_leave(CUDA_ERROR_UNKNOWN);
+    if (is_pinned(host, bytes))
+        dma_pace(start, bytes);
+    return api_leave(CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
@@ -175,6 +214,7 @@ EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
     madvise(p, length, MADV_DONTFORK);
     *(size_t *)(void *)p = length;
     *pointer = p + HEADER;
+    pinned_note(*pointer, bytes);
     return api_leave(CUDA_SUCCESS);
 }
 
@@ -189,5 +229,6 @@ EXPORT CUresult cuMemFreeHost(void *pointer)
     if (rc || !pointer)
         return rc ? rc : api_leave(CUDA_ERROR_INVALID_VALUE);
     char *p = (char *)pointer - HEADER;
+    pinned_forget(pointer);
     return api_leave(munmap(p, *(size_t *)(void *)p) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }

@@ -76,6 +76,13 @@ static void wait_until(uint64_t end)
         ;
 }
 
+void dma_pace(uint64_t start, uint64_t bytes)
+{
+    const double gbps = rate_gbps();
+    if (gbps > 0)
+        wait_until(start + (uint64_t)((double)bytes / gbps));
+}
+
 static bool move(int file, char *stage, const struct dma_request *request)
 {
     for (uint32_t done = 0; done < request->bytes;) {

@@ -28,6 +28,8 @@ CUresult dma_attach(struct session *session, const struct answer *answer);
 /* Does the requests of a phase until the target says it is over, or dies. */
 void dma_serve(struct session *session);
 void dma_detach(struct session *session);
+/* A transfer that began at `start` ends no earlier than the rate of `CUDASIM_DMA_GBPS` lets it. */
+void dma_pace(uint64_t start, uint64_t bytes);
 /* After a successful checkpoint: noise over everything the devices hold, then the memory is freed. */
 void dma_scrap(const struct session *session);
 

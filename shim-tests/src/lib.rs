@@ -11,6 +11,7 @@ pub mod ceiling;
 pub mod container;
 pub mod cycle;
 pub mod elf;
+pub mod exposition;
 pub mod folder;
 pub mod freeze;
 pub mod host;

@@ -5,7 +5,9 @@
 //! | [`data`] | what was measured, as it is written to and read from `--json` |
 //! | [`csv`] | the same as a row per cycle |
 //! | [`outputs`] | the files of a report |
+//! | [`target`] | the program of `-- CMD`: started, awaited, ended |
 
 pub mod csv;
 pub mod data;
 pub mod outputs;
+pub mod target;

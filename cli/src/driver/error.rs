@@ -24,6 +24,31 @@ pub enum DriverError {
     },
 }
 
+/// `CUDA_ERROR_OUT_OF_MEMORY`
+const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_NO_DEVICE`
+const NO_DEVICE: u32 = 100;
+
+impl DriverError {
+    /// Whether the GPU, or the machine, has no memory left for it.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, DriverError::Refused { code, .. } if *code == OUT_OF_MEMORY)
+    }
+
+    /// Why there is no GPU to work on, for people who have not asked for the driver: no driver, or no GPU. `None`: something else.
+    pub fn no_gpu(&self) -> Option<String> {
+        match self {
+            DriverError::NoLibrary(text) => Some(format!(
+                "there is no NVIDIA driver here: {LIBRARY} cannot be loaded ({text})"
+            )),
+            DriverError::Refused { code, .. } if *code == NO_DEVICE => Some(format!(
+                "there is no GPU here, or CUDA_VISIBLE_DEVICES hides it ({self})"
+            )),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for DriverError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -44,6 +69,26 @@ impl std::error::Error for DriverError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_without_gpu_is_told_as_such() {
+        let refused = |code| DriverError::Refused {
+            call: "cuInit",
+            code,
+            name: String::new(),
+            text: String::new(),
+        };
+        assert!(refused(100)
+            .no_gpu()
+            .unwrap()
+            .starts_with("there is no GPU here"));
+        assert!(DriverError::NoLibrary("gone".into())
+            .no_gpu()
+            .unwrap()
+            .contains("no NVIDIA driver"));
+        assert_eq!(refused(999).no_gpu(), None);
+        assert!(refused(2).is_out_of_memory() && !refused(3).is_out_of_memory());
+    }
 
     #[test]
     fn errors_name_call_number_and_text() {

@@ -7,6 +7,7 @@
 mod device_map;
 mod error;
 mod kernel;
+pub mod memory;
 mod state;
 
 use std::ffi::{c_char, c_int, c_uint, CStr};

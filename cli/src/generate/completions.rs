@@ -57,7 +57,7 @@ _cudasnap_with_more() {
         return 0
     fi
     case "${COMP_WORDS[1]}" in
-        lock|checkpoint|restore|unlock|toggle|state|status|drop|reserve) ;;
+        lock|checkpoint|restore|unlock|toggle|state|status|drop|reserve|metrics) ;;
         mode|buffer) [[ "${COMP_CWORD}" -eq 2 ]] || return 0 ;;
         *) return 0 ;;
     esac
@@ -136,6 +136,6 @@ mod tests {
             assert!(ids.any(|names| names[0] == "PID"), "{name}");
             looked += 1;
         }
-        assert_eq!(looked, 11);
+        assert_eq!(looked, 12);
     }
 }

@@ -75,7 +75,7 @@ impl Watch {
     fn ending(&self) -> Ending {
         exit_code_of(&self.file)
             .or_else(|| exit_code_in_stat(self.pid))
-            .map_or(Ending::Unknown, from_wait_status)
+            .map_or(Ending::Unknown, Ending::from_wait_status)
     }
 }
 
@@ -114,11 +114,14 @@ fn exit_code_in_stat(pid: i32) -> Option<i32> {
     (zombie && status != 0).then_some(status)
 }
 
-fn from_wait_status(status: i32) -> Ending {
-    if libc::WIFSIGNALED(status) {
-        Ending::Signal(libc::WTERMSIG(status))
-    } else {
-        Ending::Exit(libc::WEXITSTATUS(status))
+impl Ending {
+    /// From what `wait` says.
+    pub fn from_wait_status(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Ending::Signal(libc::WTERMSIG(status))
+        } else {
+            Ending::Exit(libc::WEXITSTATUS(status))
+        }
     }
 }
 

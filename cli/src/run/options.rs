@@ -100,6 +100,12 @@ pub fn is_one(name: &str) -> bool {
     spec(name).is_some()
 }
 
+/// A variable of the library's with its value; `None` when the library has no option of this name.
+pub fn setting(name: &OsStr, value: &OsStr) -> Option<Setting> {
+    let option = name.to_str().and_then(spec)?;
+    Some((option.name, value.to_os_string()))
+}
+
 fn spec(name: &str) -> Option<&'static OptionSpec> {
     OPTIONS.iter().find(|option| option.name == name)
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::find::{self, NotRunnable};
 use super::image::Machine;
@@ -65,7 +65,18 @@ impl Plan {
     /// # Errors
     /// When an option is wrong (2) or there is no program that could be executed (126, 127).
     pub fn new(args: &Args) -> Result<Self, Refusal> {
-        let settings = args.options.settings();
+        Plan::of(&args.command, args.lib.as_deref(), args.options.settings())
+    }
+
+    /// The same for a command, the library's file where it was asked for, and the library's options.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn of(
+        command: &[OsString],
+        library: Option<&Path>,
+        settings: Vec<Setting>,
+    ) -> Result<Self, Refusal> {
         let complaints = options::check(&environment(&settings));
         if !complaints.wrong.is_empty() {
             return Err(Refusal {
@@ -73,17 +84,13 @@ impl Plan {
                 lines: complaints.wrong,
             });
         }
-        let choice = library::choose(args.lib.as_deref());
+        let choice = library::choose(library);
         let choice = choice.map_err(|text| Refusal::new(Exit::Usage, text))?;
         let search = std::env::var_os("PATH");
-        let name = args
-            .command
-            .first()
-            .map(OsString::as_os_str)
-            .unwrap_or_default();
+        let name = command.first().map(OsString::as_os_str).unwrap_or_default();
         let file = find::find(name, search.as_deref())?;
         let mut plan = Plan {
-            arguments: args.command.clone(),
+            arguments: command.to_vec(),
             program: Program::of(&file, search.as_deref()),
             library: None,
             obstacle: None,

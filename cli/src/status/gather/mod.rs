@@ -15,6 +15,7 @@ use crate::process::identity::Identity;
 use crate::process::rights;
 use crate::process::tree;
 use crate::selection::{Selection, SelectionError};
+use crate::workload;
 
 use super::facts::{Library, Plain, Process, Round, SeenByNvml};
 use super::library_file::Files;
@@ -51,13 +52,18 @@ pub fn all(depth: Depth) -> Round {
     let own = own_program::Program::of("self");
     for found in looks {
         match found {
-            Look::Cuda(process) if own_program::runs(own, process.identity.pid) => {}
+            Look::Cuda(process) if is_a_caller(own, &process.identity) => {}
             Look::Cuda(process) => round.processes.push(*process),
             Look::Denied(identity) => round.take_denied(identity),
             Look::NoCuda | Look::Gone(_) => {}
         }
     }
     complete(round)
+}
+
+/// Whether the process runs this very program, and holds nothing on a GPU for itself.
+fn is_a_caller(own: Option<own_program::Program>, identity: &Identity) -> bool {
+    identity.name != workload::NAME && own_program::runs(own, identity.pid)
 }
 
 /// The processes that were named.

@@ -1,0 +1,175 @@
+//! The program of `-- CMD`: started under the library, awaited until it is ready, ended afterwards whatever becomes of this process.
+//!
+//! | file | job |
+//! |---|---|
+//! | [`launch`] | what is executed with which environment |
+//! | [`keeper`] | the process between: the program's parent, which ends it when this process is gone |
+//! | [`kept`] | the keeper from this side |
+//! | [`drain`] | the program's outputs, which never block it |
+//! | [`family`] | which processes there are below, and signals to them |
+//! | [`ready`], [`quiet`] | when it is ready |
+//! | [`error`] | why it is not there |
+
+pub mod drain;
+pub mod error;
+pub mod family;
+pub mod keeper;
+pub mod kept;
+pub mod launch;
+pub mod quiet;
+pub mod ready;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::output;
+use crate::pinned::child::own_program;
+use crate::process::ending::Watch;
+use crate::process::identity::Identity;
+
+pub use error::Error;
+use kept::Kept;
+use launch::Launch;
+pub use ready::StartOptions;
+use ready::{Ready, Wait};
+
+/// A program that runs and is ready. It ends with this value, at the latest.
+#[derive(Debug)]
+pub struct Started {
+    kept: Kept,
+    cuda: Identity,
+    watch: Option<Watch>,
+}
+
+impl Started {
+    /// Starts it under the library with these variables beside its own, and waits until it is ready.
+    ///
+    /// # Errors
+    /// Why it is not. Nothing of it is left then.
+    pub fn start(
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        options: &StartOptions,
+        signals: &Receiver<i32>,
+    ) -> Result<Started, Error> {
+        let launch = Launch::with_library(command, env)?;
+        Self::start_by(&own_program(), &launch, options, signals)
+    }
+
+    /// The same without the library.
+    ///
+    /// # Errors
+    /// As [`Started::start`].
+    pub fn start_stock(
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        options: &StartOptions,
+        signals: &Receiver<i32>,
+    ) -> Result<Started, Error> {
+        let launch = Launch::stock(command, env)?;
+        Self::start_by(&own_program(), &launch, options, signals)
+    }
+
+    /// The same by `tool`, which is this program.
+    ///
+    /// # Errors
+    /// As [`Started::start`].
+    pub fn start_by(
+        tool: &Path,
+        launch: &Launch,
+        options: &StartOptions,
+        signals: &Receiver<i32>,
+    ) -> Result<Started, Error> {
+        options.check()?;
+        launch.warnings.iter().for_each(output::complain);
+        let mut kept = Kept::start(tool, launch, options)?;
+        match wait(&mut kept, options, signals) {
+            Ok(cuda) => Ok(Started {
+                watch: Watch::of(&cuda).ok(),
+                kept,
+                cuda,
+            }),
+            Err(error) => {
+                // Why it could not be ended matters less than why it was not ready.
+                let _ = kept.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// The process that uses CUDA: the program, or one below it.
+    pub fn pid(&self) -> i32 {
+        self.cuda.pid
+    }
+
+    /// How it ended, in a sentence with its last words; `None`: it lives.
+    pub fn ending(&mut self) -> Option<String> {
+        let by_keeper = self.kept.status_of(self.cuda.pid);
+        let by_watch = || self.watch.as_ref()?.ended_within(Duration::ZERO);
+        let gone = || self.cuda.check().is_err();
+        let how = match by_keeper.or_else(by_watch) {
+            Some(ending) => ending.to_string(),
+            None if gone() => "ended".into(),
+            None => return None,
+        };
+        let (pid, name) = (self.cuda.pid, self.cuda.shown_name());
+        Some(
+            self.kept
+                .with_last_words(format!("process {pid} ({name}) {how}")),
+        )
+    }
+
+    /// Writes a line to its stdin, and returns the next line that it writes to stdout: the built-in workload and the like answer so.
+    ///
+    /// # Errors
+    /// It does not take the line, does not answer within `limit`, or has ended.
+    pub fn ask(&mut self, line: &str, limit: Duration) -> Result<String, String> {
+        self.kept.ask(line, limit)
+    }
+
+    /// Ends it: SIGTERM, then SIGKILL, to everything below it.
+    ///
+    /// # Errors
+    /// Some of it is left.
+    pub fn end(mut self) -> Result<(), String> {
+        self.kept.end()
+    }
+}
+
+/// How often the program is looked at while it gets ready.
+const TICK: Duration = Duration::from_millis(100);
+
+fn wait(
+    kept: &mut Kept,
+    options: &StartOptions,
+    signals: &Receiver<i32>,
+) -> Result<Identity, Error> {
+    let since = Instant::now();
+    let mut wait = Wait::new(options, kept);
+    loop {
+        if let Ok(signal) = signals.recv_timeout(TICK) {
+            return Err(Error::Signal(signal));
+        }
+        kept.check_alive()?;
+        let missing = match wait.look(kept)? {
+            Ready::Yes(identity) => return Ok(identity),
+            Ready::NotYet(missing) => missing,
+        };
+        if since.elapsed() >= options.timeout() {
+            let what = format!(
+                "the program was not ready within {} s: {missing}",
+                options.timeout().as_secs()
+            );
+            return Err(Error::NotReady(kept.with_last_words(what)));
+        }
+    }
+}
+
+/// A file for the program's outputs, of which both are written to the same.
+pub(crate) fn output_file(path: &PathBuf) -> Result<std::fs::File, Error> {
+    let file = std::fs::File::create(path);
+    file.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,100 @@
+//! `cudasnap report`: the JSON lines of `CUDASNAP_REPORT` from many processes on many hosts, in tables and plots.
+//!
+//! | file | job |
+//! |---|---|
+//! | [`source`], [`lines`] | files, and their lines one at a time |
+//! | [`phase`] | pure: a line, read |
+//! | [`collect`] | what is known, made line by line |
+//! | [`tally`], [`timeline`], [`steps`] | of a group: sums and quantiles; rates over time; steps down that are new |
+//! | [`troubles`], [`words`] | lines that are left out; words of lines, made harmless |
+//! | [`doubts`] | what the numbers should not be trusted for |
+//! | [`document`], [`export`] | the report; the same for scripts |
+//! | [`outputs`], [`plain`] | files, terminal |
+
+pub mod collect;
+pub mod document;
+pub mod doubts;
+pub mod export;
+pub mod lines;
+pub mod outputs;
+pub mod phase;
+pub mod plain;
+pub mod source;
+pub mod steps;
+pub mod tally;
+pub mod timeline;
+pub mod troubles;
+pub mod words;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::ValueHint;
+
+use crate::exit::Exit;
+use crate::output;
+use crate::values;
+
+use collect::Fleet;
+use source::Source;
+
+pub use document::document;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "cudasnap report node1=/logs/node1.jsonl node2=/logs/node2.jsonl --json fleet.json\n\
+                  ssh node3 cat /var/log/cudasnap.jsonl | cudasnap report node3=-"
+)]
+pub struct Args {
+    /// Files that CUDASNAP_REPORT names, with the host's name in front or without; - is stdin
+    #[arg(required = true, value_name = "[HOST=]FILE", value_hint = ValueHint::FilePath, value_parser = values::text())]
+    files: Vec<String>,
+    #[command(flatten)]
+    outputs: outputs::OutputArgs,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Exit {
+    if let Err(text) = args.outputs.check() {
+        output::complain(text);
+        return Exit::Usage;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut fleet = Fleet::new(now.unwrap_or_default().as_secs());
+    let failed = args
+        .files
+        .iter()
+        .filter(|file| !read(&mut fleet, file))
+        .count();
+    let ended = match failed {
+        0 => Exit::Done,
+        _ if failed == args.files.len() => return Exit::Failed,
+        _ => Exit::SomeFailed,
+    };
+    let document = document(&fleet);
+    let shown = match args.outputs.takes_stdout() {
+        true => ended,
+        false => output::say(plain::text(&document).trim_end(), ended),
+    };
+    let (json, csv) = (export::json(&fleet), export::csv(&fleet));
+    match args.outputs.write(&json, &csv, &document) {
+        Ok(_) => shown,
+        Err(text) => {
+            output::complain(text);
+            Exit::Failed
+        }
+    }
+}
+
+/// Whether it could be read.
+fn read(fleet: &mut Fleet, file: &str) -> bool {
+    let source = Source::new(file, |path| path.exists());
+    let shown = source.shown();
+    let done = source
+        .open()
+        .and_then(|from| fleet.read(&source.label, &shown, from));
+    if let Err(error) = &done {
+        output::complain(format_args!("{shown}: {error}"));
+    }
+    done.is_ok()
+}
