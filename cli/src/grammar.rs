@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{buffer, control, doctor, flow, generate, links, reserve, run, status};
+use crate::{ab, buffer, control, doctor, flow, generate, links, reserve, run, status};
 
 /// Checkpoints and restores CUDA processes, runs them under the cudasnap library, shows what happened and looks inside.
 ///
@@ -46,6 +46,8 @@ pub enum Command {
     Drop(control::DropArgs),
     /// Fills the memory that a process has reserved for its next checkpoint
     Reserve(reserve::Args),
+    /// Measures variants against each other: cycles that take turns, ratios with intervals, doubts, reports
+    Ab(Box<ab::Args>),
     /// Makes a link named cuda-checkpoint to this program
     InstallLinks(links::Args),
     /// Prints completions for a shell
@@ -71,6 +73,7 @@ impl Command {
             Command::Mode(args) => control::mode(args),
             Command::Drop(args) => control::drop(args),
             Command::Reserve(args) => reserve::run(args),
+            Command::Ab(args) => ab::run(args),
             Command::InstallLinks(args) => links::run(args),
             Command::Completions(args) => generate::completions::run(args),
             Command::Man(args) => generate::man::run(args),

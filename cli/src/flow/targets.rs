@@ -205,7 +205,7 @@ pub fn crew(
 }
 
 /// In a thread of its own: it takes seconds on some nodes, and hangs on some others.
-fn load(signals: &Receiver<i32>) -> Result<Driver, Stop> {
+pub(crate) fn load(signals: &Receiver<i32>) -> Result<Driver, Stop> {
     let (send, loaded) = bounded(1);
     let loader = move || {
         let _ = send.send(Driver::load());

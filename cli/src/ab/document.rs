@@ -1,0 +1,582 @@
+//! The report on a run, as data for whoever shows it.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::data::{Measured, Workload};
+use super::doubts;
+use super::summary::{calls, confidence, Calls, Comparison, Direction, PIECES};
+use super::variant::settings;
+use crate::document::{
+    Column, Document, Doubt, Plot, Point, Points, Section, Series, Stacked, Table,
+};
+use crate::foreign_text::printable;
+use crate::units;
+
+/// Makes it.
+pub fn document(measured: &Measured) -> Document {
+    let mut document = Document {
+        title: title(measured),
+        facts: facts(measured),
+        findings: Vec::new(),
+        doubts: Vec::new(),
+        sections: Vec::new(),
+    };
+    let confidence = confidence(measured);
+    for workload in &measured.workloads {
+        let prefix = prefix(measured, workload);
+        let all =
+            Direction::ALL.map(|direction| (direction, calls(workload, direction, confidence)));
+        for (direction, calls) in &all {
+            document
+                .findings
+                .extend(findings(&prefix, *direction, calls));
+        }
+        document.sections.push(results(&prefix, &all));
+        for (direction, calls) in &all {
+            document
+                .sections
+                .extend(over_cycles(&prefix, workload, *direction, calls));
+        }
+        document.sections.extend(split(&prefix, &all));
+    }
+    for direction in Direction::ALL {
+        document
+            .sections
+            .extend(over_sizes(measured, direction, confidence));
+    }
+    let doubts = doubts::look(measured).into_iter().map(|doubt| Doubt {
+        what: sentence(&doubt.what()),
+        advice: sentence(doubt.advice()),
+    });
+    document.doubts = doubts.collect();
+    document
+}
+
+fn title(measured: &Measured) -> String {
+    let names: Vec<String> = measured
+        .workloads
+        .iter()
+        .map(|workload| printable(&workload.name))
+        .collect();
+    format!("Checkpoint and restore of {}", names.join(", "))
+}
+
+fn prefix(measured: &Measured, workload: &Workload) -> String {
+    match measured.workloads.len() {
+        1 => String::new(),
+        _ => format!("{}: ", printable(&workload.name)),
+    }
+}
+
+/// Begins with a capital letter, ends with a full stop.
+fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters
+        .next()
+        .map(|first| first.to_uppercase().to_string());
+    let mut whole = first.unwrap_or_default() + characters.as_str();
+    if !whole.ends_with('.') {
+        whole.push('.');
+    }
+    whole
+}
+
+fn facts(measured: &Measured) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            facts.push((name.to_string(), printable(&value)));
+        }
+    };
+    let started = UNIX_EPOCH.checked_add(Duration::from_secs(measured.started_unix));
+    let started = started.map(humantime::format_rfc3339_seconds);
+    add(
+        "Started",
+        started.map_or(String::new(), |time| time.to_string()),
+    );
+    if let Some(gpu) = &measured.gpu {
+        let link = gpu.link.as_ref();
+        let link = link.map_or(String::new(), |link| format!(", PCIe {link}"));
+        add("GPU", format!("{}{link}", gpu.name));
+        add("Driver", gpu.driver.clone());
+    }
+    let host = &measured.host;
+    add("CPU", format!("{} of {}", host.cpus, host.cpu));
+    add("Main memory", units::bytes(host.memory));
+    add("Kernel", host.kernel.clone());
+    add("Transparent huge pages", host.thp.clone());
+    for workload in &measured.workloads {
+        let name = match measured.workloads.len() {
+            1 => String::new(),
+            _ => format!(" of {}", workload.name),
+        };
+        add(&format!("Command{name}"), workload.command.join(" "));
+        if let Some(limit) = &workload.limit {
+            add(
+                &format!("Pinned copies{name}"),
+                format!(
+                    "{:.1} GB/s to main memory, {:.1} GB/s to the GPU ({} times {})",
+                    limit.to_host,
+                    limit.to_device,
+                    limit.repeats,
+                    units::bytes(limit.bytes)
+                ),
+            );
+        }
+    }
+    if let Some(workload) = measured.workloads.first() {
+        let variants = workload.variants.iter().map(|variant| {
+            let settings = settings(variant);
+            let comma = if settings.is_empty() { "" } else { "," };
+            format!("{} (mode={}{comma}{settings})", variant.name, variant.mode)
+        });
+        add("Variants", variants.collect::<Vec<_>>().join("; "));
+    }
+    let verified = measured
+        .workloads
+        .iter()
+        .flat_map(|workload| &workload.cycles);
+    let verified = verified
+        .filter(|cycle| cycle.verified == Some(true))
+        .count();
+    let text = match verified {
+        0 => "not asked for".into(),
+        count => format!("right after {count} cycles"),
+    };
+    add("Contents", text);
+    add("Seed", measured.seed.to_string());
+    add("cudasnap", measured.tool.clone());
+    facts
+}
+
+/// A part of the baseline's time: three digits below ten.
+fn ratio(value: f64) -> String {
+    match value {
+        value if value < 0.1 => format!("{value:.3}"),
+        value if value < 10.0 => format!("{value:.2}"),
+        value => format!("{value:.1}"),
+    }
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// Its real confidence, never rounded up to certainty.
+fn percent_of_confidence(confidence: f64) -> String {
+    let percent = (confidence * 1000.0).floor() / 10.0;
+    if percent.fract() < 0.05 {
+        format!("{percent:.0} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+fn interval(comparison: &Comparison) -> String {
+    let Some(interval) = comparison.interval else {
+        return format!("no interval, {} pairs", comparison.pairs);
+    };
+    format!(
+        "{} interval {} to {}, {} pairs",
+        percent_of_confidence(interval.confidence),
+        ratio(interval.low),
+        ratio(interval.high),
+        comparison.pairs
+    )
+}
+
+fn findings(prefix: &str, direction: Direction, all: &[Calls]) -> Vec<String> {
+    let Some(baseline) = all.first() else {
+        return Vec::new();
+    };
+    let others = all.iter().skip(1).filter_map(|calls| {
+        let comparison = calls.ratio.as_ref()?;
+        let lead = match comparison.is_shown() {
+            true => format!("{prefix}{}", direction.title()),
+            false => format!("{prefix}{}, no difference shown", direction.title()),
+        };
+        Some(format!(
+            "{lead}: {} takes {} of {}'s time ({})",
+            printable(&calls.variant),
+            ratio(comparison.ratio),
+            printable(&baseline.variant),
+            interval(comparison)
+        ))
+    });
+    others.collect()
+}
+
+fn column(heading: &str, is_number: bool) -> Column {
+    Column {
+        heading: heading.into(),
+        is_number,
+    }
+}
+
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".into())
+}
+
+fn results(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Section {
+    let columns = vec![
+        column("Call", false),
+        column("Variant", false),
+        column("Cycles", true),
+        column("Median, s", true),
+        column("Middle half, s", true),
+        column("GB/s", true),
+        column("% of limit", true),
+        column("Part of baseline", true),
+        column("Interval", true),
+        column("Confidence", true),
+    ];
+    let mut rows = Vec::new();
+    for (direction, calls) in all {
+        for calls in calls {
+            let interval = calls.ratio.as_ref().and_then(|ratio| ratio.interval);
+            rows.push(vec![
+                direction.name().to_string(),
+                printable(&calls.variant),
+                calls.made.len().to_string(),
+                or_dash(calls.seconds.map(|spread| seconds(spread.median))),
+                or_dash(
+                    calls.seconds.map(|spread| {
+                        format!("{} to {}", seconds(spread.low), seconds(spread.high))
+                    }),
+                ),
+                or_dash(calls.rate.map(|rate| format!("{:.2}", rate.median))),
+                or_dash(calls.of_limit.map(|part| format!("{:.0}", part * 100.0))),
+                or_dash(calls.ratio.as_ref().map(|found| ratio(found.ratio))),
+                or_dash(
+                    interval.map(|found| format!("{} to {}", ratio(found.low), ratio(found.high))),
+                ),
+                or_dash(interval.map(|found| percent_of_confidence(found.confidence))),
+            ]);
+        }
+    }
+    Section {
+        heading: format!("{prefix}Results"),
+        text: "Seconds inside the driver's call. A part of the baseline is the median of the ratios of each round's two calls; its interval \
+               contains the true median with at least the confidence beside it, whatever the distribution."
+            .into(),
+        plot: None,
+        table: Some(Table { columns, rows }),
+    }
+}
+
+fn limits(workload: &Workload, direction: Direction) -> Vec<(String, f64)> {
+    let limit = workload.limit.as_ref().map(|limit| direction.limit(limit));
+    limit
+        .map(|limit| (format!("pinned copies {limit:.1}"), limit))
+        .into_iter()
+        .collect()
+}
+
+fn over_cycles(
+    prefix: &str,
+    workload: &Workload,
+    direction: Direction,
+    all: &[Calls],
+) -> Option<Section> {
+    let known = all.iter().any(|calls| calls.rate.is_some());
+    let series = all.iter().map(|calls| Series {
+        name: printable(&calls.variant),
+        points: calls
+            .made
+            .iter()
+            .filter_map(|call| {
+                Some(Point {
+                    x: f64::from(call.cycle),
+                    y: if known { call.rate? } else { call.seconds },
+                    spread: None,
+                    outlier: call.outlier,
+                })
+            })
+            .collect(),
+    });
+    let (up, what, limits) = match known {
+        true => ("GB/s", "GB/s", limits(workload, direction)),
+        false => ("seconds", "Seconds", Vec::new()),
+    };
+    let points = Points {
+        across: "cycle".into(),
+        up: up.into(),
+        series: series.collect(),
+        limits,
+    };
+    let any = points.series.iter().any(|series| !series.points.is_empty());
+    any.then(|| Section {
+        heading: format!("{prefix}{what} of each {}", direction.name()),
+        text: "Cycles in the order in which they were made, without warm-ups. Outliers are marked; they count all the same.".into(),
+        table: Some(numbers_of(direction, all)),
+        plot: Some(Plot::Points(points)),
+    })
+}
+
+fn numbers_of(direction: Direction, all: &[Calls]) -> Table {
+    let mut rows: Vec<(u32, Vec<String>)> = Vec::new();
+    for calls in all {
+        for call in &calls.made {
+            let row = vec![
+                call.cycle.to_string(),
+                call.round.to_string(),
+                printable(&calls.variant),
+                seconds(call.seconds),
+                or_dash(call.rate.map(|rate| format!("{rate:.2}"))),
+                if call.outlier { "outlier" } else { "" }.to_string(),
+            ];
+            rows.push((call.cycle, row));
+        }
+    }
+    rows.sort_by_key(|(cycle, _)| *cycle);
+    Table {
+        columns: vec![
+            column("Cycle", true),
+            column("Round", true),
+            column("Variant", false),
+            column(&format!("{}, s", direction.title()), true),
+            column("GB/s", true),
+            column("Remark", false),
+        ],
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+    }
+}
+
+fn split(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Option<Section> {
+    let mut bars = Vec::new();
+    for (direction, calls) in all {
+        for calls in calls {
+            if let Some(pieces) = calls.pieces {
+                let label = format!("{}, {}", direction.name(), printable(&calls.variant));
+                bars.push((label, pieces));
+            }
+        }
+    }
+    // A piece that nobody has needs no colour.
+    let used: Vec<usize> = (0..PIECES.len())
+        .filter(|at| bars.iter().any(|(_, pieces)| pieces[*at] > 0.0))
+        .collect();
+    if used.is_empty() {
+        return None;
+    }
+    let columns = std::iter::once(column("Call", false)).chain(
+        used.iter()
+            .map(|at| column(&format!("{}, s", PIECES[*at]), true)),
+    );
+    let rows = bars.iter().map(|(label, pieces)| {
+        let cells = used.iter().map(|at| seconds(pieces[*at]));
+        std::iter::once(label.clone()).chain(cells).collect()
+    });
+    let table = Table {
+        columns: columns.collect(),
+        rows: rows.collect(),
+    };
+    let stacked = Stacked {
+        unit: "seconds".into(),
+        pieces: used.iter().map(|at| PIECES[*at].to_string()).collect(),
+        bars: bars
+            .iter()
+            .map(|(label, pieces)| (label.clone(), used.iter().map(|at| pieces[*at]).collect()))
+            .collect(),
+    };
+    Some(Section {
+        heading: format!("{prefix}Where the time goes"),
+        text: "Medians of the pieces of the driver's call, as the library saw them from inside. Pages are touched ahead beside the later \
+               pieces, not in one of their own; without the library nothing is seen from inside."
+            .into(),
+        plot: Some(Plot::Stacked(stacked)),
+        table: Some(table),
+    })
+}
+
+/// For runs over several sizes.
+fn over_sizes(measured: &Measured, direction: Direction, confidence: f64) -> Option<Section> {
+    if measured.workloads.len() < 2 {
+        return None;
+    }
+    let mut series: Vec<Series> = Vec::new();
+    let mut rows = Vec::new();
+    let mut limit: Vec<f64> = Vec::new();
+    for workload in &measured.workloads {
+        let size = super::summary::usual_bytes(workload, direction).map(|bytes| bytes / 1e9);
+        limit.extend(workload.limit.as_ref().map(|limit| direction.limit(limit)));
+        for calls in calls(workload, direction, confidence) {
+            let (Some(size), Some(rate)) = (size, calls.rate) else {
+                continue;
+            };
+            rows.push(vec![
+                printable(&workload.name),
+                printable(&calls.variant),
+                format!("{size:.2}"),
+                format!("{:.2}", rate.median),
+                format!("{:.2} to {:.2}", rate.low, rate.high),
+            ]);
+            let name = printable(&calls.variant);
+            let point = Point {
+                x: size,
+                y: rate.median,
+                spread: Some((rate.low, rate.high)),
+                outlier: false,
+            };
+            match series.iter_mut().find(|series| series.name == name) {
+                Some(series) => series.points.push(point),
+                None => series.push(Series {
+                    name,
+                    points: vec![point],
+                }),
+            }
+        }
+    }
+    for series in &mut series {
+        series
+            .points
+            .sort_by(|one, other| one.x.total_cmp(&other.x));
+    }
+    let limits =
+        super::stats::median(&limit).map(|limit| (format!("pinned copies {limit:.1}"), limit));
+    (!rows.is_empty()).then(|| Section {
+        heading: format!("{} over size", direction.title()),
+        text: "Median of each size, with its middle half.".into(),
+        plot: Some(Plot::Lines(Points {
+            across: "GB in the driver's buffer".into(),
+            up: "GB/s".into(),
+            series,
+            limits: limits.into_iter().collect(),
+        })),
+        table: Some(Table {
+            columns: vec![
+                column("Program", false),
+                column("Variant", false),
+                column("GB", true),
+                column("GB/s", true),
+                column("Middle half, GB/s", true),
+            ],
+            rows,
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ab::made_up;
+
+    fn assert_sound(document: &Document) {
+        for section in &document.sections {
+            let table = section.table.as_ref().expect("numbers as text");
+            for row in &table.rows {
+                assert_eq!(row.len(), table.columns.len(), "{}", section.heading);
+            }
+            if let Some(Plot::Stacked(stacked)) = &section.plot {
+                for (label, pieces) in &stacked.bars {
+                    assert_eq!(pieces.len(), stacked.pieces.len());
+                    assert!(pieces.iter().all(|piece| *piece >= 0.0), "{label}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_findings_are_sentences_with_interval_and_pairs() {
+        let made = document(&made_up::run(10, 3.0));
+        assert_sound(&made);
+        assert_eq!(made.findings.len(), 2);
+        let first = &made.findings[0];
+        assert!(
+            first.starts_with("Checkpoint: on takes 0.33 of observe's time (97.8 % interval 0.33 to 0.34, 10 pairs)"),
+            "{first}"
+        );
+        assert_eq!(made.doubts, []);
+    }
+
+    #[test]
+    fn no_difference_is_told_as_such() {
+        let made = document(&made_up::run(10, 1.0));
+        assert!(
+            made.findings[0].starts_with("Checkpoint, no difference shown: on takes 1.00"),
+            "{}",
+            made.findings[0]
+        );
+        let few = document(&made_up::run(4, 3.0));
+        assert!(few.findings[0].ends_with("(no interval, 4 pairs)"));
+        assert!(few.doubts[0].what.ends_with("which takes 6."));
+    }
+
+    #[test]
+    fn plots_have_the_limit_and_every_cycle() {
+        let made = document(&made_up::run(10, 3.0));
+        let plots: Vec<&Plot> = made
+            .sections
+            .iter()
+            .filter_map(|section| section.plot.as_ref())
+            .collect();
+        let Plot::Points(checkpoint) = plots[0] else {
+            panic!("{plots:?}");
+        };
+        assert_eq!(checkpoint.limits[0].1, 50.0);
+        assert_eq!(checkpoint.series.len(), 2);
+        assert!(checkpoint
+            .series
+            .iter()
+            .all(|series| series.points.len() == 10));
+        let Plot::Points(restore) = plots[1] else {
+            panic!("{plots:?}");
+        };
+        assert_eq!(restore.limits[0].1, 55.0);
+        let Plot::Stacked(stacked) = plots[2] else {
+            panic!("{plots:?}");
+        };
+        assert_eq!(stacked.bars.len(), 4);
+        assert!(!stacked.pieces.contains(&"not seen from inside".to_string()));
+    }
+
+    #[test]
+    fn several_sizes_are_lines() {
+        let mut run = made_up::run(6, 3.0);
+        let mut larger = run.workloads[0].clone();
+        larger.name = "24 GiB".into();
+        for cycle in &mut larger.cycles {
+            for phase in [&mut cycle.checkpoint, &mut cycle.restore] {
+                phase.as_mut().unwrap().bytes *= 3;
+            }
+        }
+        run.workloads.insert(0, larger);
+        let made = document(&run);
+        assert_sound(&made);
+        assert!(made.findings[0].starts_with("24 GiB: Checkpoint: on takes"));
+        let lines = made
+            .sections
+            .iter()
+            .filter_map(|section| match &section.plot {
+                Some(Plot::Lines(points)) => Some(points),
+                _ => None,
+            });
+        let lines: Vec<&Points> = lines.collect();
+        assert_eq!(lines.len(), 2);
+        for series in &lines[0].series {
+            let across: Vec<f64> = series.points.iter().map(|point| point.x).collect();
+            assert_eq!(across, [1.0, 3.0]);
+        }
+    }
+
+    #[test]
+    fn nothing_measured_is_still_a_report() {
+        let mut run = made_up::run(1, 3.0);
+        run.workloads[0].cycles.clear();
+        run.stopped = Some("the process \u{7}ended".into());
+        let made = document(&run);
+        assert_sound(&made);
+        assert_eq!(made.findings, [""; 0]);
+        assert_eq!(
+            made.doubts[0].what,
+            "The run ended early: the process \\u{7}ended."
+        );
+    }
+
+    #[test]
+    fn confidence_is_never_rounded_up() {
+        assert_eq!(percent_of_confidence(1.0 - 22.0 / 1024.0), "97.8 %");
+        assert_eq!(percent_of_confidence(0.99996), "99.9 %");
+        assert_eq!(percent_of_confidence(0.95), "95 %");
+    }
+}

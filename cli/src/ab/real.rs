@@ -1,0 +1,348 @@
+//! The real bench: cycles of a process through the driver, by the same crew and engine as the verbs.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::args::{Order, Subject};
+use super::bench::{Bench, Made, Trouble};
+use super::data::{Cycle, Phase, Variant};
+use super::place::Place;
+use super::surroundings::Before;
+use super::target::{self, Started};
+use super::watch::Watch;
+use super::{start, variant, verify};
+use crate::flow::calls::Calls;
+use crate::flow::engine::{self, Rules};
+use crate::flow::failure::NOT_READY;
+use crate::flow::hints::{self, Surroundings};
+use crate::flow::member::Member;
+use crate::flow::plan::Step;
+
+/// How long the driver may take for what takes it no time.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Pauses before a process that could not be brought back is tried again: what was in the way may go.
+const AGAIN: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+];
+
+/// See the module.
+pub struct Real<'a> {
+    order: &'a Order<'a>,
+    subject: &'a Subject,
+    calls: Arc<dyn Calls>,
+    signals: Receiver<i32>,
+    signal: Option<i32>,
+    origin: Instant,
+    bar: ProgressBar,
+    what: String,
+    place: Option<Place>,
+    started: Option<Started>,
+}
+
+impl<'a> Real<'a> {
+    /// For one subject; times are counted from `origin` on.
+    pub fn new(
+        order: &'a Order<'a>,
+        subject: &'a Subject,
+        calls: Arc<dyn Calls>,
+        signals: Receiver<i32>,
+        origin: Instant,
+    ) -> Self {
+        let bar = ProgressBar::no_length();
+        let style = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Real {
+            order,
+            subject,
+            calls,
+            signals,
+            signal: None,
+            origin,
+            bar,
+            what: String::new(),
+            place: None,
+            started: None,
+        }
+    }
+
+    fn start(&mut self, name: &str, command: &[OsString], group: usize) -> Result<i32, Trouble> {
+        let variant = &self.order.variants[self.order.groups[group][0]];
+        let (command, environment) = start::command(command, variant)?;
+        self.bar.set_message(format!("{name}: starting"));
+        let started = Started::start(&command, &environment, self.order.start, &self.signals);
+        let mut started = started.map_err(|error| match error {
+            target::Error::Signal(number) => Trouble::signal(number),
+            error => Trouble::failed(format!("{name} was not started: {error}")),
+        })?;
+        let pid = started.pid();
+        if let Some(ending) = started.ending() {
+            return Err(Trouble::failed(format!("{name} {ending}")));
+        }
+        self.started = Some(started);
+        Ok(pid)
+    }
+
+    /// Lets the engine make these steps.
+    fn work(&mut self, steps: Vec<Step>, undo_on_signal: bool) -> Option<Work> {
+        let place = self.place.as_mut()?;
+        let mut members = [Member::new(place.pid(), place.state, steps)];
+        let (forward, heard) = crossbeam_channel::unbounded();
+        let mut watch = Watch {
+            record: place.record.as_ref(),
+            signals: &self.signals,
+            forward,
+            signal: &mut self.signal,
+            bar: &self.bar,
+            what: &self.what,
+            before: None,
+            step: None,
+            is_away: !undo_on_signal,
+            parts: Vec::new(),
+        };
+        let rules = Rules {
+            keep_going: false,
+            lock_timeout: self.order.lock_timeout,
+            patience: PATIENCE,
+        };
+        engine::run(&mut members, &place.crew, rules, &heard, &mut watch);
+        let (checkpoint, restore) = (watch.part(Step::Checkpoint), watch.part(Step::Restore));
+        let [member] = members;
+        place.state = member.now.unwrap_or(place.state);
+        Some(Work {
+            member,
+            checkpoint,
+            restore,
+        })
+    }
+
+    /// Brings the process back that a cycle left locked or checkpointed, if that is this cycle's doing.
+    fn bring_back(&mut self, member: &Member) -> Option<Trouble> {
+        let pid = member.pid;
+        let mut last = member.clone();
+        for pause in AGAIN {
+            if let Some(why) = ended(&last) {
+                return Some(Trouble::failed(format!("process {pid} {why}")));
+            }
+            if last.now == Some(crate::driver::State::Running) {
+                return None;
+            }
+            let steps = way_back(&last)?;
+            self.bar.suspend(|| {
+                crate::output::complain(format_args!(
+                    "process {pid} is not back yet: {}; tried again in {} s",
+                    why(&last),
+                    pause.as_secs()
+                ));
+            });
+            std::thread::sleep(pause);
+            let work = self.work(steps, false)?;
+            last = Member {
+                ours: member.ours,
+                ..work.member
+            };
+        }
+        if last.now == Some(crate::driver::State::Running) {
+            return None;
+        }
+        let state = last
+            .now
+            .map_or("in an unknown state".into(), |state| state.to_string());
+        Some(Trouble::failed(format!(
+            "process {pid} is left {state}, {}: \"cudasnap restore {pid}\" (or \"cudasnap unlock {pid}\") brings it back once what is in the way \
+             is gone",
+            why(&last)
+        )))
+    }
+}
+
+/// What the engine made of a process.
+struct Work {
+    member: Member,
+    checkpoint: (Option<super::data::Seen>, u64),
+    restore: (Option<super::data::Seen>, u64),
+}
+
+impl Work {
+    fn time(&self, step: Step) -> Option<f64> {
+        let mut made = self.member.made.iter();
+        let found = made.find(|made| made.step == step && !made.undoing)?;
+        Some(found.time.as_secs_f64())
+    }
+
+    fn phase(&self, step: Step, (seen, bytes): &(Option<super::data::Seen>, u64)) -> Option<Phase> {
+        Some(Phase {
+            seconds: self.time(step)?,
+            bytes: *bytes,
+            seen: seen.clone(),
+        })
+    }
+
+    fn fill(&self, cycle: &mut Cycle) {
+        cycle.lock = self.time(Step::Lock);
+        cycle.checkpoint = self.phase(Step::Checkpoint, &self.checkpoint);
+        cycle.restore = self.phase(Step::Restore, &self.restore);
+        cycle.unlock = self.time(Step::Unlock);
+        if !self.member.is_done() {
+            cycle.error = Some(why(&self.member));
+        }
+    }
+}
+
+/// Why a process did not get through its steps.
+fn why(member: &Member) -> String {
+    let failure = member.failure.as_ref().or(member.undo_failure.as_ref());
+    let Some(failure) = failure else {
+        return "interrupted before its checkpoint".into();
+    };
+    let hints = match failure.cause.code() {
+        NOT_READY => vec!["a long kernel, or a rank that waits for another one: try a longer --lock-timeout (0 = for ever)".into()],
+        _ => hints::for_failure(failure, member.pid, member.now, Surroundings::known()),
+    };
+    let sentences: Vec<String> = std::iter::once(failure.to_string()).chain(hints).collect();
+    sentences.join("; ")
+}
+
+/// That the process is gone, or out of reach for good.
+fn ended(member: &Member) -> Option<String> {
+    let failure = member.failure.as_ref().or(member.undo_failure.as_ref());
+    match (member.gone, member.hung) {
+        (true, _) => Some(failure.map_or("ended".into(), ToString::to_string)),
+        (_, true) => Some(format!(
+            "does not answer: {}",
+            failure.map_or(String::new(), ToString::to_string)
+        )),
+        _ => None,
+    }
+}
+
+/// The steps back, of what is the doing of this cycle. `None`: there is nothing of ours to undo.
+fn way_back(member: &Member) -> Option<Vec<Step>> {
+    let now = member.now.unwrap_or(crate::driver::State::Checkpointed);
+    let steps = crate::flow::plan::undo(crate::driver::State::Running, now, member.ours);
+    (!steps.is_empty()).then_some(steps)
+}
+
+impl Bench for Real<'_> {
+    fn arrive(&mut self, group: usize) -> Result<(), Trouble> {
+        let pid = match self.subject {
+            Subject::Process(pid) => *pid,
+            Subject::Program { name, command } => self.start(name, command, group)?,
+        };
+        self.bar.set_prefix(format!("{pid:>7}"));
+        let place = Place::enter(pid, self.order, group, &self.calls, &self.signals)?;
+        self.place = Some(place);
+        Ok(())
+    }
+
+    fn cycle(&mut self, variant: &Variant) -> Made {
+        let mut cycle = Cycle {
+            at: self.origin.elapsed().as_secs_f64(),
+            ..Cycle::default()
+        };
+        let Some(place) = &mut self.place else {
+            return failed(cycle, Trouble::failed("there is no process"));
+        };
+        cycle.pid = place.pid();
+        if let Err(trouble) = place.switch(variant) {
+            return failed(cycle, trouble);
+        }
+        cycle.dropped = place.drop_kept();
+        let before = Before::look(cycle.pid);
+        let steps = vec![Step::Lock, Step::Checkpoint, Step::Restore, Step::Unlock];
+        let Some(work) = self.work(steps, true) else {
+            return failed(cycle, Trouble::failed("there is no process"));
+        };
+        cycle.surroundings = before.until_now();
+        work.fill(&mut cycle);
+        let trouble = match work.member.is_done() {
+            true => None,
+            false => self
+                .bring_back(&work.member)
+                .or_else(|| self.stays_away(&work.member)),
+        };
+        Made { cycle, trouble }
+    }
+
+    fn verify(&mut self) -> Option<bool> {
+        let command = self.order.verify?;
+        let pid = self.place.as_ref()?.pid();
+        self.bar.set_message(format!("{}: verification", self.what));
+        verify::run(command, pid, &self.signals, &mut self.signal)
+    }
+
+    fn pause(&mut self) {
+        if !self.order.pause.is_zero() {
+            if let Ok(number) = self.signals.recv_timeout(self.order.pause) {
+                self.signal.get_or_insert(number);
+            }
+        }
+    }
+
+    fn leave(&mut self) -> Result<(), Trouble> {
+        let back = self.place.take().map_or(Ok(()), Place::leave);
+        let ended = match self.started.take() {
+            Some(started) => started.end().map_err(Trouble::failed),
+            None => Ok(()),
+        };
+        self.bar.finish_and_clear();
+        back.and(ended)
+    }
+
+    fn signal(&mut self) -> Option<i32> {
+        if let Ok(number) = self.signals.try_recv() {
+            self.signal.get_or_insert(number);
+        }
+        self.signal
+    }
+
+    fn announce(&mut self, what: &str, done: usize, all: usize) {
+        self.what = what.into();
+        self.bar.set_length(all as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(what.to_string());
+    }
+}
+
+impl Real<'_> {
+    /// A process that is not running and was not left so by us.
+    fn stays_away(&self, member: &Member) -> Option<Trouble> {
+        let place = self.place.as_ref()?;
+        if let Some(why) = ended(member) {
+            return Some(Trouble::failed(format!("process {} {why}", member.pid)));
+        }
+        (place.state != crate::driver::State::Running).then(|| {
+            Trouble::failed(format!(
+                "process {} is {} by now, and that is somebody else's doing: {}",
+                member.pid,
+                place.state,
+                why(member)
+            ))
+        })
+    }
+}
+
+fn failed(cycle: Cycle, trouble: Trouble) -> Made {
+    Made {
+        cycle: Cycle {
+            error: Some(trouble.text.clone()),
+            ..cycle
+        },
+        trouble: Some(trouble),
+    }
+}
+
+/// Whether variants of this group share their process, so that one could find another's kept buffer.
+pub fn is_shared(order: &Order<'_>, group: usize) -> bool {
+    order.groups[group].len() > 1
+}
+
+/// Whether the library must be in the processes of this group.
+pub fn needs_library(order: &Order<'_>, group: usize) -> bool {
+    order.variants[order.groups[group][0]].mode != variant::STOCK
+}
