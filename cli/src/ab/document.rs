@@ -149,13 +149,17 @@ fn facts(measured: &Measured) -> Vec<(String, String)> {
     facts
 }
 
-/// A part of the baseline's time: three digits below ten.
-fn ratio(value: f64) -> String {
-    match value {
-        value if value < 0.1 => format!("{value:.3}"),
-        value if value < 10.0 => format!("{value:.2}"),
-        value => format!("{value:.1}"),
-    }
+/// A part of the baseline's time, with so many digits that the ends of its interval differ.
+fn ratio(value: f64, comparison: &Comparison) -> String {
+    let width = comparison
+        .interval
+        .map_or(1.0, |interval| interval.high - interval.low);
+    let digits = match width {
+        width if width >= 0.02 => 2,
+        width if width >= 0.002 => 3,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
 }
 
 fn seconds(value: f64) -> String {
@@ -179,8 +183,8 @@ fn interval(comparison: &Comparison) -> String {
     format!(
         "{} interval {} to {}, {} pairs",
         percent_of_confidence(interval.confidence),
-        ratio(interval.low),
-        ratio(interval.high),
+        ratio(interval.low, comparison),
+        ratio(interval.high, comparison),
         comparison.pairs
     )
 }
@@ -198,7 +202,7 @@ fn findings(prefix: &str, direction: Direction, all: &[Calls]) -> Vec<String> {
         Some(format!(
             "{lead}: {} takes {} of {}'s time ({})",
             printable(&calls.variant),
-            ratio(comparison.ratio),
+            ratio(comparison.ratio, comparison),
             printable(&baseline.variant),
             interval(comparison)
         ))
@@ -233,7 +237,8 @@ fn results(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Section {
     let mut rows = Vec::new();
     for (direction, calls) in all {
         for calls in calls {
-            let interval = calls.ratio.as_ref().and_then(|ratio| ratio.interval);
+            let against = calls.ratio.as_ref();
+            let interval = against.and_then(|against| against.interval);
             rows.push(vec![
                 direction.name().to_string(),
                 printable(&calls.variant),
@@ -246,10 +251,11 @@ fn results(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Section {
                 ),
                 or_dash(calls.rate.map(|rate| format!("{:.2}", rate.median))),
                 or_dash(calls.of_limit.map(|part| format!("{:.0}", part * 100.0))),
-                or_dash(calls.ratio.as_ref().map(|found| ratio(found.ratio))),
-                or_dash(
-                    interval.map(|found| format!("{} to {}", ratio(found.low), ratio(found.high))),
-                ),
+                or_dash(against.map(|against| ratio(against.ratio, against))),
+                or_dash(against.zip(interval).map(|(against, found)| {
+                    let (low, high) = (ratio(found.low, against), ratio(found.high, against));
+                    format!("{low} to {high}")
+                })),
                 or_dash(interval.map(|found| percent_of_confidence(found.confidence))),
             ]);
         }
@@ -483,7 +489,7 @@ mod tests {
         assert_eq!(made.findings.len(), 2);
         let first = &made.findings[0];
         assert!(
-            first.starts_with("Checkpoint: on takes 0.33 of observe's time (97.8 % interval 0.33 to 0.34, 10 pairs)"),
+            first.starts_with("Checkpoint: on takes 0.333 of observe's time (97.8 % interval 0.332 to 0.334, 10 pairs)"),
             "{first}"
         );
         assert_eq!(made.doubts, []);

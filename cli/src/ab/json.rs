@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let measured = made_up::run(10, 3.0);
-        assert_eq!(read(&write(&measured).unwrap()).unwrap(), measured);
+        assert!(read(&write(&measured).unwrap()).unwrap() == measured);
     }
 
     #[test]
@@ -61,6 +61,6 @@ mod tests {
         for cycle in workload["cycles"].as_array_mut().unwrap() {
             cycle.as_object_mut().unwrap().remove("dropped");
         }
-        assert_eq!(read(&value.to_string()).unwrap(), measured);
+        assert!(read(&value.to_string()).unwrap() == measured);
     }
 }

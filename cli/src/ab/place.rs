@@ -58,21 +58,7 @@ impl Place {
         calls: &Arc<dyn Calls>,
         signals: &Receiver<i32>,
     ) -> Result<Self, Trouble> {
-        let identity = Identity::of(pid).map_err(|error| Trouble::failed(error.to_string()))?;
-        let missing = looks::missing_rights(std::iter::once(pid));
-        if !missing.is_empty() && !order.force {
-            return Err(Trouble::refused(missing.join("; ")));
-        }
-        if CudaUse::of(identity.target()) == Ok(CudaUse::None) {
-            return Err(Trouble::failed(format!(
-                "process {pid} ({}) does not use CUDA: give the one that does (cudasnap status shows it)",
-                identity.shown_name()
-            )));
-        }
-        let record = match needs_library(order, group) {
-            true => Some(record_of(&identity)?),
-            false => None,
-        };
+        let (identity, record) = look(pid, order, group)?;
         let life = Arc::new(Watched::new(identity.clone()));
         let subject = Subject {
             pid,
@@ -180,6 +166,33 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = self.put_back();
     }
+}
+
+/// What can be seen without the driver: who the process is, and whether it may be worked on.
+///
+/// # Errors
+/// Why not, and what to do.
+pub fn look(
+    pid: i32,
+    order: &Order<'_>,
+    group: usize,
+) -> Result<(Identity, Option<Located>), Trouble> {
+    let identity = Identity::of(pid).map_err(|error| Trouble::failed(error.to_string()))?;
+    let missing = looks::missing_rights(std::iter::once(pid));
+    if !missing.is_empty() && !order.force {
+        return Err(Trouble::refused(missing.join("; ")));
+    }
+    if CudaUse::of(identity.target()) == Ok(CudaUse::None) {
+        return Err(Trouble::failed(format!(
+            "process {pid} ({}) does not use CUDA: give the one that does (cudasnap status shows it)",
+            identity.shown_name()
+        )));
+    }
+    let record = match needs_library(order, group) {
+        true => Some(record_of(&identity)?),
+        false => None,
+    };
+    Ok((identity, record))
 }
 
 fn write(record: &Located, words: Words) -> Result<(), RecordError> {

@@ -13,7 +13,7 @@ use super::doubts::look::{has_failed, is_wrong};
 use super::plan::plan;
 use super::real::Real;
 use super::session::{self, Session};
-use super::{host, json, limit};
+use super::{host, json, limit, place};
 use crate::document::Document;
 use crate::exit::Exit;
 use crate::flow::call::leave;
@@ -46,6 +46,11 @@ pub fn run(args: &Args) -> Exit {
 
 fn measure(order: &Order<'_>, started_unix: u64) -> Result<(Measured, Option<Trouble>), Trouble> {
     order.outputs.check().map_err(Trouble::refused)?;
+    for subject in &order.subjects {
+        if let Subject::Process(pid) = subject {
+            place::look(*pid, order, 0)?;
+        }
+    }
     let signals = signals::listen(&signals::ENDING);
     let signals =
         signals.map_err(|error| Trouble::failed(format!("signals cannot be caught: {error}")))?;

@@ -272,7 +272,7 @@ mod tests {
             0.9586,
             5e-5,
         );
-        near(chance(2000, 1000), 0.017_838, 1e-6);
+        near(chance(2000, 1000), 0.017_839, 1e-6);
     }
 
     /// How often it contains the true median, over all 2^n outcomes that differ in what lies below it: exactly its confidence.
