@@ -1,6 +1,7 @@
 //! The process that cycles are made with: looked at before anything is touched, its words switched, and put back at the end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use cudasnap_wire::Mode;
@@ -23,6 +24,9 @@ use crate::process::cuda::CudaUse;
 use crate::process::identity::Identity;
 use crate::record::{Control, Located, RecordError};
 use crate::refusal::refusal;
+
+/// The memory of a process that is dying is gone before the process is: so long its end is waited for.
+const DYING: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub struct Place {
@@ -97,7 +101,7 @@ impl Place {
     /// The record cannot be written.
     pub fn switch(&mut self, variant: &Variant) -> Result<(), Trouble> {
         let (Some(record), Some(before)) = (&self.record, self.before) else {
-            return self.alive();
+            return self.alive(Duration::ZERO);
         };
         let mut modes = Mode::ALL.iter();
         let mode = modes.find(|mode| mode.word() == variant.mode);
@@ -106,18 +110,15 @@ impl Place {
             mode: mode.map_or(before.mode, |mode| mode.number()),
             cap: cap.and_then(|cap| cap.parse().ok()).unwrap_or(before.cap),
         };
-        self.alive()?;
-        write(record, words).map_err(|error| {
-            let Trouble { text, .. } = self.alive().err().unwrap_or_else(|| {
-                let refusal = refusal(self.pid(), &error);
-                Trouble::failed(refusal.text)
-            });
-            Trouble::failed(text)
+        self.alive(Duration::ZERO)?;
+        write(record, words).or_else(|error| {
+            self.alive(DYING)?;
+            Err(Trouble::failed(refusal(self.pid(), &error).text))
         })
     }
 
-    fn alive(&self) -> Result<(), Trouble> {
-        match self.life.ended_within(std::time::Duration::ZERO) {
+    fn alive(&self, limit: Duration) -> Result<(), Trouble> {
+        match self.life.ended_within(limit) {
             Some(ending) => Err(Trouble::failed(format!(
                 "process {} {ending} between two cycles",
                 self.pid()
@@ -149,7 +150,7 @@ impl Place {
             return Ok(());
         };
         match write(record, words) {
-            Err(error) if self.alive().is_ok() => Err(Trouble::failed(format!(
+            Err(error) if self.alive(DYING).is_ok() => Err(Trouble::failed(format!(
                 "mode and thread cap of process {} could not be put back ({error}): \"cudasnap mode {} {}\" sets the mode",
                 self.pid(),
                 self.pid(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
+use crate::gpus::Gpus;
 use crate::process::cuda::CudaUse;
 use crate::process::tree;
 
@@ -67,6 +68,7 @@ impl Started {
             .spawn()
             .map_err(|error| Error::Failed(format!("{}: {error}", program.to_string_lossy())))?;
         let mut started = Started { child, pid: 0 };
+        let (mut used, mut quiet) = (None, 0);
         let deadline = Instant::now() + Duration::from_secs(u64::from(options.ready_timeout));
         while Instant::now() < deadline {
             match signals.recv_timeout(Duration::from_millis(50)) {
@@ -80,9 +82,17 @@ impl Started {
                 return Err(Error::Failed(format!("it {ending} before it was ready")));
             }
             if let Some(pid) = started.cuda_process() {
-                std::thread::sleep(Duration::from_millis(300));
-                started.pid = pid;
-                return Ok(started);
+                let now = Gpus::look().ok().and_then(|gpus| gpus.used_by(pid));
+                quiet = if now.is_some() && now == used {
+                    quiet + 1
+                } else {
+                    0
+                };
+                used = now;
+                if quiet >= 10 {
+                    started.pid = pid;
+                    return Ok(started);
+                }
             }
         }
         Err(Error::Failed("it is not ready in time".into()))
