@@ -6,7 +6,7 @@
 //! | [`plan`] | pure: the balanced random order of the cycles |
 //! | [`session`], [`bench`] | carries the plan out; what makes a cycle, behind a trait |
 //! | [`real`], [`place`], [`watch`], [`seen`] | a cycle through the driver; the process, its words switched and put back; signals; what the record says |
-//! | [`start`], [`target`], [`verify`] | a program's command line, its start and end; the verification command |
+//! | [`target`], [`verify`] | a program's start and end; the verification command |
 //! | [`host`], [`surroundings`], [`limit`] | the machine, what else it did, the limit of the bus |
 //! | [`data`], [`json`] | what was measured, as it is written to and read from `--json` |
 //! | [`stats`], [`summary`], [`doubts`] | pure: statistics; numbers derived from what was measured; what not to trust them for |
@@ -30,7 +30,6 @@ pub mod real;
 pub mod run;
 pub mod seen;
 pub mod session;
-pub mod start;
 pub mod stats;
 pub mod summary;
 pub mod surroundings;

@@ -14,6 +14,13 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Whether one goes to stdout, which then is for nothing else.
+    pub fn takes_stdout(&self) -> bool {
+        self.json
+            .as_ref()
+            .is_some_and(|file| file.as_os_str() == "-")
+    }
+
     /// Whether the files can be written.
     ///
     /// # Errors

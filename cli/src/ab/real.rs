@@ -14,7 +14,7 @@ use super::place::Place;
 use super::surroundings::Before;
 use super::target::{self, Started};
 use super::watch::Watch;
-use super::{start, variant, verify};
+use super::{variant, verify};
 use crate::flow::calls::Calls;
 use crate::flow::engine::{self, Rules};
 use crate::flow::failure::NOT_READY;
@@ -71,21 +71,41 @@ impl<'a> Real<'a> {
         }
     }
 
+    /// Starts the program for a group: with the library under the first variant's mode, or without it.
     fn start(&mut self, name: &str, command: &[OsString], group: usize) -> Result<i32, Trouble> {
         let variant = &self.order.variants[self.order.groups[group][0]];
-        let (command, environment) = start::command(command, variant)?;
+        let environment = variant::environment(variant);
         self.bar.set_message(format!("{name}: starting"));
-        let started = Started::start(&command, &environment, self.order.start, &self.signals);
-        let mut started = started.map_err(|error| match error {
+        let (options, signals) = (self.order.start, &self.signals);
+        let started = if variant.mode == variant::STOCK {
+            Started::start_stock(command, &environment, options, signals)
+        } else {
+            let mode = ("CUDASNAP".into(), OsString::from(&variant.mode));
+            let environment: Vec<_> = std::iter::once(mode).chain(environment).collect();
+            Started::start(command, &environment, options, signals)
+        };
+        let started = started.map_err(|error| match error {
             target::Error::Signal(number) => Trouble::signal(number),
-            error => Trouble::failed(format!("{name} was not started: {error}")),
+            error => Trouble {
+                text: format!("{name} was not started: {error}"),
+                exit: error.exit(),
+            },
         })?;
         let pid = started.pid();
-        if let Some(ending) = started.ending() {
-            return Err(Trouble::failed(format!("{name} {ending}")));
-        }
         self.started = Some(started);
         Ok(pid)
+    }
+
+    /// What the program itself said of its end, where it was started by us.
+    fn with_last_words(&mut self, trouble: Trouble) -> Trouble {
+        let ending = self.started.as_mut().and_then(Started::ending);
+        match ending {
+            Some(ending) => Trouble {
+                text: format!("{}; {ending}", trouble.text),
+                exit: trouble.exit,
+            },
+            None => trouble,
+        }
     }
 
     /// Lets the engine make these steps.
@@ -250,6 +270,7 @@ impl Bench for Real<'_> {
         };
         cycle.pid = place.pid();
         if let Err(trouble) = place.switch(variant) {
+            let trouble = self.with_last_words(trouble);
             return failed(cycle, trouble);
         }
         cycle.dropped = place.drop_kept();
@@ -266,6 +287,7 @@ impl Bench for Real<'_> {
                 .bring_back(&work.member)
                 .or_else(|| self.stays_away(&work.member)),
         };
+        let trouble = trouble.map(|trouble| self.with_last_words(trouble));
         Made { cycle, trouble }
     }
 

@@ -73,7 +73,7 @@ fn measure(order: &Order<'_>, started_unix: u64) -> Result<(Measured, Option<Tro
     for (number, subject) in order.subjects.iter().enumerate() {
         let index = number_of_gpu(subject, gpus.as_ref());
         measured.gpu = gpus.as_ref().and_then(|gpus| host::gpu(gpus, index));
-        let (limit, no_limit) = limit_of(order, index);
+        let (limit, no_limit) = limit_of(order, subject);
         // Each program its own order.
         let seed = order.seed.wrapping_add(number as u64);
         let plan = plan(&order.groups, order.rounds, seed);
@@ -137,11 +137,15 @@ fn number_of_gpu(subject: &Subject, gpus: Option<&Gpus>) -> u32 {
     }
 }
 
-fn limit_of(order: &Order<'_>, index: u32) -> (Option<Limit>, Option<String>) {
+fn limit_of(order: &Order<'_>, subject: &Subject) -> (Option<Limit>, Option<String>) {
     if !order.limit {
         return (None, Some("--no-limit".into()));
     }
-    match limit::measure(index) {
+    let pid = match subject {
+        Subject::Process(pid) => Some(*pid),
+        Subject::Program { .. } => None,
+    };
+    match limit::measure(pid) {
         Ok(limit) => (Some(limit), None),
         Err(why) => (None, Some(why)),
     }
@@ -190,6 +194,9 @@ fn tell(order: &Order<'_>, measured: &Measured, stopped: Option<Trouble>) -> Exi
     if let Err(text) = written {
         output::complain(text);
         return Exit::Failed;
+    }
+    if order.outputs.takes_stdout() {
+        return exit;
     }
     output::say(&shown(&report), exit)
 }

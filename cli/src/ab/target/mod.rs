@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
+use crate::exit::Exit;
 use crate::gpus::Gpus;
 use crate::process::cuda::CudaUse;
 use crate::process::tree;
+use crate::run::library::{self, Choice};
+use crate::run::preload;
 
 /// When a program that was started is ready.
 #[derive(Debug, Default, clap::Args)]
@@ -27,6 +30,16 @@ pub enum Error {
     Signal(i32),
     /// Something else.
     Failed(String),
+}
+
+impl Error {
+    /// The status that it means.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Error::Signal(number) => Exit::Signal(*number),
+            Error::Failed(_) => Exit::Failed,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -46,11 +59,43 @@ pub struct Started {
 }
 
 impl Started {
-    /// Starts it and waits until it is ready.
+    /// Starts it under the library and waits until it is ready.
     ///
     /// # Errors
     /// Why it is not.
     pub fn start(
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        options: &StartOptions,
+        signals: &Receiver<i32>,
+    ) -> Result<Started, Error> {
+        let own = std::env::current_exe().map_err(|error| Error::Failed(error.to_string()))?;
+        let mut line = vec![own.into_os_string()];
+        line.extend(["run", "--require", "--"].map(OsString::from));
+        line.extend(command.iter().cloned());
+        Self::start_by(&line, env, options, signals)
+    }
+
+    /// The same without the library.
+    ///
+    /// # Errors
+    /// As [`Started::start`].
+    pub fn start_stock(
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        options: &StartOptions,
+        signals: &Receiver<i32>,
+    ) -> Result<Started, Error> {
+        let mut env = env.to_vec();
+        let list = preload::in_force(std::env::vars_os());
+        if let (Some(list), Ok(Choice::Fit(path, _))) = (list, library::choose(None)) {
+            let without = preload::without(&list, &library::kin(&path));
+            env.push((preload::VARIABLE.into(), without));
+        }
+        Self::start_by(command, &env, options, signals)
+    }
+
+    fn start_by(
         command: &[OsString],
         env: &[(OsString, OsString)],
         options: &StartOptions,
@@ -79,7 +124,7 @@ impl Started {
                 }
             }
             if let Some(ending) = started.ending() {
-                return Err(Error::Failed(format!("it {ending} before it was ready")));
+                return Err(Error::Failed(format!("{ending} before it was ready")));
             }
             if let Some(pid) = started.cuda_process() {
                 let now = Gpus::look().ok().and_then(|gpus| gpus.used_by(pid));
@@ -117,7 +162,7 @@ impl Started {
     /// How it ended; `None`: it lives.
     pub fn ending(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
-        Some(format!("ended with {status}"))
+        Some(format!("the program ended with {status}"))
     }
 
     /// Ends it.
