@@ -489,7 +489,7 @@ mod tests {
         assert_eq!(made.findings.len(), 2);
         let first = &made.findings[0];
         assert!(
-            first.starts_with("Checkpoint: on takes 0.333 of observe's time (97.8 % interval 0.332 to 0.334, 10 pairs)"),
+            first.starts_with("Checkpoint: on takes 0.3333 of observe's time (97.8 % interval 0.3327 to 0.3340, 10 pairs)"),
             "{first}"
         );
         assert_eq!(made.doubts, []);
