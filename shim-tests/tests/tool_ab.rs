@@ -201,8 +201,20 @@ fn a_slower_driver_is_measured_by_as_much_as_it_is_slower() {
 fn without_the_library_is_a_variant_too() {
     let ab = Ab::new();
     let script = program(&ab.driver, ":", 32);
-    let line = "--cycles 2 --variant stock --variant on -- sh -c";
-    let (_, measured) = ab.run(&mut ab.tool(line, &[&script]));
+    let maps = ab.folder.path().join("maps");
+    let look = format!(
+        "grep -c libcudasnap /proc/$CUDASNAP_AB_PID/maps >> {}; true",
+        maps.display()
+    );
+    let line = "--cycles 2 --variant stock --variant on --verify";
+    let (_, measured) = ab.run(&mut ab.tool(line, &[&look, "--", "sh", "-c", &script]));
+    // A line per cycle: how often the library is mapped.
+    let maps = fs::read_to_string(maps).unwrap();
+    let cycles = &measured.workloads[0].cycles;
+    assert_eq!(maps.lines().count(), cycles.len());
+    for (count, cycle) in maps.lines().zip(cycles) {
+        assert_eq!(count == "0", cycle.variant == "stock", "{cycle:?}");
+    }
     let stock = of(&measured, "stock");
     assert_eq!(stock.len(), 2);
     for cycle in stock {

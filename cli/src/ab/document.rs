@@ -1,16 +1,18 @@
-//! The report on a run, as data for whoever shows it.
+//! The report on a run, as data for whoever shows it. [`plots`] are its pictures.
+
+mod plots;
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::data::{Measured, Workload};
 use super::doubts;
-use super::summary::{calls, confidence, Calls, Comparison, Direction, PIECES};
+use super::stats::Spread;
+use super::summary::{calls, confidence, Calls, Comparison, Direction};
 use super::variant::settings;
-use crate::document::{
-    Column, Document, Doubt, Plot, Point, Points, Section, Series, Stacked, Table,
-};
+use crate::document::{Column, Document, Doubt, Section, Table};
 use crate::foreign_text::printable;
 use crate::units;
+use plots::{over_cycles, over_sizes, split};
 
 /// Makes it.
 pub fn document(measured: &Measured) -> Document {
@@ -81,72 +83,83 @@ fn sentence(text: &str) -> String {
     whole
 }
 
-fn facts(measured: &Measured) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
-    let mut add = |name: &str, value: String| {
-        if !value.is_empty() {
-            facts.push((name.to_string(), printable(&value)));
-        }
-    };
+/// Name and value; what is not known is left out.
+type Facts = Vec<(String, String)>;
+
+fn add(facts: &mut Facts, name: &str, value: String) {
+    if !value.is_empty() {
+        facts.push((printable(name), printable(&value)));
+    }
+}
+
+fn facts(measured: &Measured) -> Facts {
+    let mut facts = Facts::new();
     let started = UNIX_EPOCH.checked_add(Duration::from_secs(measured.started_unix));
     let started = started.map(humantime::format_rfc3339_seconds);
-    add(
-        "Started",
-        started.map_or(String::new(), |time| time.to_string()),
-    );
-    if let Some(gpu) = &measured.gpu {
-        let link = gpu.link.as_ref();
-        let link = link.map_or(String::new(), |link| format!(", PCIe {link}"));
-        add("GPU", format!("{}{link}", gpu.name));
-        add("Driver", gpu.driver.clone());
-    }
-    let host = &measured.host;
-    add("CPU", format!("{} of {}", host.cpus, host.cpu));
-    add("Main memory", units::bytes(host.memory));
-    add("Kernel", host.kernel.clone());
-    add("Transparent huge pages", host.thp.clone());
+    let started = started.map_or(String::new(), |time| time.to_string());
+    add(&mut facts, "Started", started);
+    of_machine(measured, &mut facts);
     for workload in &measured.workloads {
         let name = match measured.workloads.len() {
             1 => String::new(),
             _ => format!(" of {}", workload.name),
         };
-        add(&format!("Command{name}"), workload.command.join(" "));
-        if let Some(limit) = &workload.limit {
-            add(
-                &format!("Pinned copies{name}"),
-                format!(
-                    "{:.1} GB/s to main memory, {:.1} GB/s to the GPU ({} times {})",
-                    limit.to_host,
-                    limit.to_device,
-                    limit.repeats,
-                    units::bytes(limit.bytes)
-                ),
-            );
-        }
+        of_workload(workload, &name, &mut facts);
     }
-    if let Some(workload) = measured.workloads.first() {
-        let variants = workload.variants.iter().map(|variant| {
-            let settings = settings(variant);
-            let comma = if settings.is_empty() { "" } else { "," };
-            format!("{} (mode={}{comma}{settings})", variant.name, variant.mode)
-        });
-        add("Variants", variants.collect::<Vec<_>>().join("; "));
-    }
-    let verified = measured
-        .workloads
-        .iter()
-        .flat_map(|workload| &workload.cycles);
-    let verified = verified
-        .filter(|cycle| cycle.verified == Some(true))
-        .count();
-    let text = match verified {
+    let variants = measured.workloads.first();
+    let variants = variants.map_or(String::new(), of_variants);
+    add(&mut facts, "Variants", variants);
+    let cycles = measured.workloads.iter();
+    let cycles = cycles.flat_map(|workload| &workload.cycles);
+    let right = cycles.filter(|cycle| cycle.verified == Some(true)).count();
+    let contents = match right {
         0 => "not asked for".into(),
         count => format!("right after {count} cycles"),
     };
-    add("Contents", text);
-    add("Seed", measured.seed.to_string());
-    add("cudasnap", measured.tool.clone());
+    add(&mut facts, "Contents", contents);
+    add(&mut facts, "Seed", measured.seed.to_string());
+    add(&mut facts, "cudasnap", measured.tool.clone());
     facts
+}
+
+fn of_machine(measured: &Measured, facts: &mut Facts) {
+    if let Some(gpu) = &measured.gpu {
+        let link = gpu.link.as_ref();
+        let link = link.map_or(String::new(), |link| format!(", PCIe {link}"));
+        add(facts, "GPU", format!("{}{link}", gpu.name));
+        add(facts, "Driver", gpu.driver.clone());
+    }
+    let host = &measured.host;
+    add(facts, "CPU", format!("{} of {}", host.cpus, host.cpu));
+    add(facts, "Main memory", units::bytes(host.memory));
+    add(facts, "Kernel", host.kernel.clone());
+    add(facts, "Transparent huge pages", host.thp.clone());
+}
+
+fn of_workload(workload: &Workload, name: &str, facts: &mut Facts) {
+    add(facts, &format!("Command{name}"), workload.command.join(" "));
+    if let Some(limit) = &workload.limit {
+        add(
+            facts,
+            &format!("Pinned copies{name}"),
+            format!(
+                "{:.1} GB/s to main memory, {:.1} GB/s to the GPU ({} times {})",
+                limit.to_host,
+                limit.to_device,
+                limit.repeats,
+                units::bytes(limit.bytes)
+            ),
+        );
+    }
+}
+
+fn of_variants(workload: &Workload) -> String {
+    let variants = workload.variants.iter().map(|variant| {
+        let settings = settings(variant);
+        let comma = if settings.is_empty() { "" } else { "," };
+        format!("{} (mode={}{comma}{settings})", variant.name, variant.mode)
+    });
+    variants.collect::<Vec<_>>().join("; ")
 }
 
 /// A part of the baseline's time, with so many digits that the ends of its interval differ.
@@ -236,29 +249,7 @@ fn results(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Section {
     ];
     let mut rows = Vec::new();
     for (direction, calls) in all {
-        for calls in calls {
-            let against = calls.ratio.as_ref();
-            let interval = against.and_then(|against| against.interval);
-            rows.push(vec![
-                direction.name().to_string(),
-                printable(&calls.variant),
-                calls.made.len().to_string(),
-                or_dash(calls.seconds.map(|spread| seconds(spread.median))),
-                or_dash(
-                    calls.seconds.map(|spread| {
-                        format!("{} to {}", seconds(spread.low), seconds(spread.high))
-                    }),
-                ),
-                or_dash(calls.rate.map(|rate| format!("{:.2}", rate.median))),
-                or_dash(calls.of_limit.map(|part| format!("{:.0}", part * 100.0))),
-                or_dash(against.map(|against| ratio(against.ratio, against))),
-                or_dash(against.zip(interval).map(|(against, found)| {
-                    let (low, high) = (ratio(found.low, against), ratio(found.high, against));
-                    format!("{low} to {high}")
-                })),
-                or_dash(interval.map(|found| percent_of_confidence(found.confidence))),
-            ]);
-        }
+        rows.extend(calls.iter().map(|calls| row(*direction, calls)));
     }
     Section {
         heading: format!("{prefix}Results"),
@@ -270,202 +261,32 @@ fn results(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Section {
     }
 }
 
-fn limits(workload: &Workload, direction: Direction) -> Vec<(String, f64)> {
-    let limit = workload.limit.as_ref().map(|limit| direction.limit(limit));
-    limit
-        .map(|limit| (format!("pinned copies {limit:.1}"), limit))
-        .into_iter()
-        .collect()
-}
-
-fn over_cycles(
-    prefix: &str,
-    workload: &Workload,
-    direction: Direction,
-    all: &[Calls],
-) -> Option<Section> {
-    let known = all.iter().any(|calls| calls.rate.is_some());
-    let series = all.iter().map(|calls| Series {
-        name: printable(&calls.variant),
-        points: calls
-            .made
-            .iter()
-            .filter_map(|call| {
-                Some(Point {
-                    x: f64::from(call.cycle),
-                    y: if known { call.rate? } else { call.seconds },
-                    spread: None,
-                    outlier: call.outlier,
-                })
-            })
-            .collect(),
-    });
-    let (up, what, limits) = match known {
-        true => ("GB/s", "GB/s", limits(workload, direction)),
-        false => ("seconds", "Seconds", Vec::new()),
-    };
-    let points = Points {
-        across: "cycle".into(),
-        up: up.into(),
-        series: series.collect(),
-        limits,
-    };
-    let any = points.series.iter().any(|series| !series.points.is_empty());
-    any.then(|| Section {
-        heading: format!("{prefix}{what} of each {}", direction.name()),
-        text: "Cycles in the order in which they were made, without warm-ups. Outliers are marked; they count all the same.".into(),
-        table: Some(numbers_of(direction, all)),
-        plot: Some(Plot::Points(points)),
-    })
-}
-
-fn numbers_of(direction: Direction, all: &[Calls]) -> Table {
-    let mut rows: Vec<(u32, Vec<String>)> = Vec::new();
-    for calls in all {
-        for call in &calls.made {
-            let row = vec![
-                call.cycle.to_string(),
-                call.round.to_string(),
-                printable(&calls.variant),
-                seconds(call.seconds),
-                or_dash(call.rate.map(|rate| format!("{rate:.2}"))),
-                if call.outlier { "outlier" } else { "" }.to_string(),
-            ];
-            rows.push((call.cycle, row));
-        }
-    }
-    rows.sort_by_key(|(cycle, _)| *cycle);
-    Table {
-        columns: vec![
-            column("Cycle", true),
-            column("Round", true),
-            column("Variant", false),
-            column(&format!("{}, s", direction.title()), true),
-            column("GB/s", true),
-            column("Remark", false),
-        ],
-        rows: rows.into_iter().map(|(_, row)| row).collect(),
-    }
-}
-
-fn split(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Option<Section> {
-    let mut bars = Vec::new();
-    for (direction, calls) in all {
-        for calls in calls {
-            if let Some(pieces) = calls.pieces {
-                let label = format!("{}, {}", direction.name(), printable(&calls.variant));
-                bars.push((label, pieces));
-            }
-        }
-    }
-    // A piece that nobody has needs no colour.
-    let used: Vec<usize> = (0..PIECES.len())
-        .filter(|at| bars.iter().any(|(_, pieces)| pieces[*at] > 0.0))
-        .collect();
-    if used.is_empty() {
-        return None;
-    }
-    let columns = std::iter::once(column("Call", false)).chain(
-        used.iter()
-            .map(|at| column(&format!("{}, s", PIECES[*at]), true)),
-    );
-    let rows = bars.iter().map(|(label, pieces)| {
-        let cells = used.iter().map(|at| seconds(pieces[*at]));
-        std::iter::once(label.clone()).chain(cells).collect()
-    });
-    let table = Table {
-        columns: columns.collect(),
-        rows: rows.collect(),
-    };
-    let stacked = Stacked {
-        unit: "seconds".into(),
-        pieces: used.iter().map(|at| PIECES[*at].to_string()).collect(),
-        bars: bars
-            .iter()
-            .map(|(label, pieces)| (label.clone(), used.iter().map(|at| pieces[*at]).collect()))
-            .collect(),
-    };
-    Some(Section {
-        heading: format!("{prefix}Where the time goes"),
-        text: "Medians of the pieces of the driver's call, as the library saw them from inside. Pages are touched ahead beside the later \
-               pieces, not in one of their own; without the library nothing is seen from inside."
-            .into(),
-        plot: Some(Plot::Stacked(stacked)),
-        table: Some(table),
-    })
-}
-
-/// For runs over several sizes.
-fn over_sizes(measured: &Measured, direction: Direction, confidence: f64) -> Option<Section> {
-    if measured.workloads.len() < 2 {
-        return None;
-    }
-    let mut series: Vec<Series> = Vec::new();
-    let mut rows = Vec::new();
-    let mut limit: Vec<f64> = Vec::new();
-    for workload in &measured.workloads {
-        let size = super::summary::usual_bytes(workload, direction).map(|bytes| bytes / 1e9);
-        limit.extend(workload.limit.as_ref().map(|limit| direction.limit(limit)));
-        for calls in calls(workload, direction, confidence) {
-            let (Some(size), Some(rate)) = (size, calls.rate) else {
-                continue;
-            };
-            rows.push(vec![
-                printable(&workload.name),
-                printable(&calls.variant),
-                format!("{size:.2}"),
-                format!("{:.2}", rate.median),
-                format!("{:.2} to {:.2}", rate.low, rate.high),
-            ]);
-            let name = printable(&calls.variant);
-            let point = Point {
-                x: size,
-                y: rate.median,
-                spread: Some((rate.low, rate.high)),
-                outlier: false,
-            };
-            match series.iter_mut().find(|series| series.name == name) {
-                Some(series) => series.points.push(point),
-                None => series.push(Series {
-                    name,
-                    points: vec![point],
-                }),
-            }
-        }
-    }
-    for series in &mut series {
-        series
-            .points
-            .sort_by(|one, other| one.x.total_cmp(&other.x));
-    }
-    let limits =
-        super::stats::median(&limit).map(|limit| (format!("pinned copies {limit:.1}"), limit));
-    (!rows.is_empty()).then(|| Section {
-        heading: format!("{} over size", direction.title()),
-        text: "Median of each size, with its middle half.".into(),
-        plot: Some(Plot::Lines(Points {
-            across: "GB in the driver's buffer".into(),
-            up: "GB/s".into(),
-            series,
-            limits: limits.into_iter().collect(),
+fn row(direction: Direction, calls: &Calls) -> Vec<String> {
+    let against = calls.ratio.as_ref();
+    let interval = against.and_then(|against| against.interval);
+    let half = |spread: Spread| format!("{} to {}", seconds(spread.low), seconds(spread.high));
+    vec![
+        direction.name().to_string(),
+        printable(&calls.variant),
+        calls.made.len().to_string(),
+        or_dash(calls.seconds.map(|spread| seconds(spread.median))),
+        or_dash(calls.seconds.map(half)),
+        or_dash(calls.rate.map(|rate| format!("{:.2}", rate.median))),
+        or_dash(calls.of_limit.map(|part| format!("{:.0}", part * 100.0))),
+        or_dash(against.map(|against| ratio(against.ratio, against))),
+        or_dash(against.zip(interval).map(|(against, found)| {
+            let (low, high) = (ratio(found.low, against), ratio(found.high, against));
+            format!("{low} to {high}")
         })),
-        table: Some(Table {
-            columns: vec![
-                column("Program", false),
-                column("Variant", false),
-                column("GB", true),
-                column("GB/s", true),
-                column("Middle half, GB/s", true),
-            ],
-            rows,
-        }),
-    })
+        or_dash(interval.map(|found| percent_of_confidence(found.confidence))),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ab::made_up;
+    use crate::document::{Plot, Points};
 
     fn assert_sound(document: &Document) {
         for section in &document.sections {

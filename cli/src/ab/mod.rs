@@ -5,7 +5,7 @@
 //! | [`args`], [`variant`] | the command line; which variants there are, which can share a process |
 //! | [`plan`] | pure: the balanced random order of the cycles |
 //! | [`session`], [`bench`] | carries the plan out; what makes a cycle, behind a trait |
-//! | [`real`], [`place`], [`watch`], [`seen`] | a cycle through the driver; the process, its words switched and put back; signals; what the record says |
+//! | [`real`], [`work`], [`place`], [`watch`], [`seen`] | a cycle through the driver; the process, its words switched and put back; signals; what the record says |
 //! | [`target`], [`verify`] | a program's start and end; the verification command |
 //! | [`host`], [`surroundings`], [`limit`] | the machine, what else it did, the limit of the bus |
 //! | [`data`], [`json`] | what was measured, as it is written to and read from `--json` |
@@ -37,6 +37,7 @@ pub mod target;
 pub mod variant;
 pub mod verify;
 pub mod watch;
+pub mod work;
 
 pub use args::Args;
 pub use run::run;

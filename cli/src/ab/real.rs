@@ -9,18 +9,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::{Order, Subject};
 use super::bench::{Bench, Made, Trouble};
-use super::data::{Cycle, Phase, Variant};
+use super::data::{Cycle, Variant};
 use super::place::Place;
 use super::surroundings::Before;
 use super::target::{self, Started};
 use super::watch::Watch;
+use super::work::{ended, way_back, why, Work};
 use super::{variant, verify};
+use crate::driver::State;
 use crate::flow::calls::Calls;
 use crate::flow::engine::{self, Rules};
-use crate::flow::failure::NOT_READY;
-use crate::flow::hints::{self, Surroundings};
 use crate::flow::member::Member;
 use crate::flow::plan::Step;
+use crate::output;
 
 /// How long the driver may take for what takes it no time.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -149,12 +150,12 @@ impl<'a> Real<'a> {
             if let Some(why) = ended(&last) {
                 return Some(Trouble::failed(format!("process {pid} {why}")));
             }
-            if last.now == Some(crate::driver::State::Running) {
+            if last.now == Some(State::Running) {
                 return None;
             }
             let steps = way_back(&last)?;
             self.bar.suspend(|| {
-                crate::output::complain(format_args!(
+                output::complain(format_args!(
                     "process {pid} is not back yet: {}; tried again in {} s",
                     why(&last),
                     pause.as_secs()
@@ -167,7 +168,7 @@ impl<'a> Real<'a> {
                 ..work.member
             };
         }
-        if last.now == Some(crate::driver::State::Running) {
+        if last.now == Some(State::Running) {
             return None;
         }
         let state = last
@@ -179,73 +180,6 @@ impl<'a> Real<'a> {
             why(&last)
         )))
     }
-}
-
-/// What the engine made of a process.
-struct Work {
-    member: Member,
-    checkpoint: (Option<super::data::Seen>, u64),
-    restore: (Option<super::data::Seen>, u64),
-}
-
-impl Work {
-    fn time(&self, step: Step) -> Option<f64> {
-        let mut made = self.member.made.iter();
-        let found = made.find(|made| made.step == step && !made.undoing)?;
-        Some(found.time.as_secs_f64())
-    }
-
-    fn phase(&self, step: Step, (seen, bytes): &(Option<super::data::Seen>, u64)) -> Option<Phase> {
-        Some(Phase {
-            seconds: self.time(step)?,
-            bytes: *bytes,
-            seen: seen.clone(),
-        })
-    }
-
-    fn fill(&self, cycle: &mut Cycle) {
-        cycle.lock = self.time(Step::Lock);
-        cycle.checkpoint = self.phase(Step::Checkpoint, &self.checkpoint);
-        cycle.restore = self.phase(Step::Restore, &self.restore);
-        cycle.unlock = self.time(Step::Unlock);
-        if !self.member.is_done() {
-            cycle.error = Some(why(&self.member));
-        }
-    }
-}
-
-/// Why a process did not get through its steps.
-fn why(member: &Member) -> String {
-    let failure = member.failure.as_ref().or(member.undo_failure.as_ref());
-    let Some(failure) = failure else {
-        return "interrupted before its checkpoint".into();
-    };
-    let hints = match failure.cause.code() {
-        NOT_READY => vec!["a long kernel, or a rank that waits for another one: try a longer --lock-timeout (0 = for ever)".into()],
-        _ => hints::for_failure(failure, member.pid, member.now, Surroundings::known()),
-    };
-    let sentences: Vec<String> = std::iter::once(failure.to_string()).chain(hints).collect();
-    sentences.join("; ")
-}
-
-/// That the process is gone, or out of reach for good.
-fn ended(member: &Member) -> Option<String> {
-    let failure = member.failure.as_ref().or(member.undo_failure.as_ref());
-    match (member.gone, member.hung) {
-        (true, _) => Some(failure.map_or("ended".into(), ToString::to_string)),
-        (_, true) => Some(format!(
-            "does not answer: {}",
-            failure.map_or(String::new(), ToString::to_string)
-        )),
-        _ => None,
-    }
-}
-
-/// The steps back, of what is the doing of this cycle. `None`: there is nothing of ours to undo.
-fn way_back(member: &Member) -> Option<Vec<Step>> {
-    let now = member.now.unwrap_or(crate::driver::State::Checkpointed);
-    let steps = crate::flow::plan::undo(crate::driver::State::Running, now, member.ours);
-    (!steps.is_empty()).then_some(steps)
 }
 
 impl Bench for Real<'_> {
@@ -338,7 +272,7 @@ impl Real<'_> {
         if let Some(why) = ended(member) {
             return Some(Trouble::failed(format!("process {} {why}", member.pid)));
         }
-        (place.state != crate::driver::State::Running).then(|| {
+        (place.state != State::Running).then(|| {
             Trouble::failed(format!(
                 "process {} is {} by now, and that is somebody else's doing: {}",
                 member.pid,
