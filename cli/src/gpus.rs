@@ -139,6 +139,28 @@ impl Gpus {
     }
 }
 
+/// The PCIe link that a GPU and its slot can have, such as `Gen5 x16`. Not what it has now: an idle link is slower. `None` where NVML does
+/// not say, or not in time.
+pub fn link(index: u32) -> Option<String> {
+    let (send, answer) = bounded(1);
+    let ask = move || {
+        let found = open(OsStr::new(LIBRARY)).ok().and_then(|nvml| {
+            let device = nvml.device_by_index(index).ok()?;
+            let (gen, lanes) = (
+                device.max_pcie_link_gen().ok()?,
+                device.max_pcie_link_width().ok()?,
+            );
+            Some(format!("Gen{gen} x{lanes}"))
+        });
+        let _ = send.send(found);
+    };
+    std::thread::Builder::new()
+        .name("NVML".into())
+        .spawn(ask)
+        .ok()?;
+    answer.recv_timeout(PATIENCE).ok()?
+}
+
 fn open(library: &OsStr) -> Result<Nvml, String> {
     let nvml = Nvml::builder().lib_path(library).init();
     nvml.map_err(|error| match error {

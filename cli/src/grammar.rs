@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::ab::target::keeper;
 use crate::exit::Exit;
 use crate::{
-    buffer, control, doctor, fleet, flow, generate, links, metrics, pinned, reserve, run, status,
-    workload,
+    ab, buffer, control, doctor, fleet, flow, generate, links, metrics, pinned, reserve, run,
+    status, workload,
 };
 
 /// Checkpoints and restores CUDA processes, runs them under the cudasnap library, shows what happened and looks inside.
@@ -50,6 +50,8 @@ pub enum Command {
     Drop(control::DropArgs),
     /// Fills the memory that a process has reserved for its next checkpoint
     Reserve(reserve::Args),
+    /// Measures variants against each other: cycles that take turns, ratios with intervals, doubts, reports
+    Ab(Box<ab::Args>),
     /// Holds device memory with known contents, for measuring and for trying out
     Workload(workload::Args),
     /// Tables and plots of the phases of many hosts, from the files of CUDASNAP_REPORT
@@ -87,6 +89,7 @@ impl Command {
             Command::Mode(args) => control::mode(args),
             Command::Drop(args) => control::drop(args),
             Command::Reserve(args) => reserve::run(args),
+            Command::Ab(args) => ab::run(args),
             Command::Workload(args) => workload::run(args),
             Command::Report(args) => fleet::run(args),
             Command::Metrics(args) => metrics::run(args),

@@ -29,6 +29,9 @@ pub struct Measured {
     pub workloads: Vec<Workload>,
     /// Why the run ended before all cycles were made; `None`: it did not.
     pub stopped: Option<String>,
+    /// Least confidence that intervals were asked to have, as a part of 1; `None`: 0.95.
+    #[serde(default)]
+    pub confidence: Option<f64>,
 }
 
 /// The machine, as far as it explains numbers.
@@ -68,6 +71,9 @@ pub struct Workload {
     pub variants: Vec<Variant>,
     /// Pinned copies of the same GPU in the same run.
     pub limit: Option<Limit>,
+    /// Why there is no limit.
+    #[serde(default)]
+    pub no_limit: Option<String>,
     /// Cycles in the order in which they were made, warm-ups too.
     pub cycles: Vec<Cycle>,
 }
@@ -109,6 +115,10 @@ pub struct Cycle {
     pub warm_up: bool,
     /// The process.
     pub pid: i32,
+    /// A buffer that the process had kept was dropped before, so that no variant finds another's: whether its memory was free at once, or
+    /// only in the checkpoint, which then took longer. `None`: there was none, or the variant has the process to itself.
+    #[serde(default)]
+    pub dropped: Option<bool>,
     /// Start, seconds since the run's.
     pub at: f64,
     /// Time inside the driver's lock call.

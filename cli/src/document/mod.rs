@@ -8,20 +8,25 @@
 //! | [`html`] | one page with all plots, which needs nothing else |
 //! | [`png`] | the plots as a picture |
 //! | [`plot`] | lays plots out and writes them as SVG |
+//! | [`shown`](mod@shown), [`outputs`] | on stdout as it is; the files that a report is written to |
 //! | [`words`] | makes foreign text harmless |
 
 #[cfg(test)]
 pub mod examples;
 pub mod html;
 pub mod markdown;
+pub mod outputs;
 pub mod plot;
 pub mod png;
+pub mod shown;
 pub mod terminal;
 pub mod words;
 
 pub use html::html;
 pub use markdown::markdown;
+pub use outputs::OutputArgs;
 pub use png::png;
+pub use shown::shown;
 pub use terminal::terminal;
 
 /// A report.

@@ -9,16 +9,13 @@
 //! | [`troubles`], [`words`] | lines that are left out; words of lines, made harmless |
 //! | [`doubts`] | what the numbers should not be trusted for |
 //! | [`document`], [`export`] | the report; the same for scripts |
-//! | [`outputs`], [`plain`] | files, terminal |
 
 pub mod collect;
 pub mod document;
 pub mod doubts;
 pub mod export;
 pub mod lines;
-pub mod outputs;
 pub mod phase;
-pub mod plain;
 pub mod source;
 pub mod steps;
 pub mod tally;
@@ -30,6 +27,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueHint;
 
+use crate::document::{shown, OutputArgs};
 use crate::exit::Exit;
 use crate::output;
 use crate::values;
@@ -50,7 +48,7 @@ pub struct Args {
     #[arg(required = true, value_name = "[HOST=]FILE", value_hint = ValueHint::FilePath, value_parser = values::text())]
     files: Vec<String>,
     #[command(flatten)]
-    outputs: outputs::OutputArgs,
+    outputs: OutputArgs,
 }
 
 /// Runs it.
@@ -71,13 +69,13 @@ pub fn run(args: &Args) -> Exit {
         _ if failed == args.files.len() => return Exit::Failed,
         _ => Exit::SomeFailed,
     };
-    let document = document(&fleet);
+    let report = document(&fleet);
     let shown = match args.outputs.takes_stdout() {
         true => ended,
-        false => output::say(plain::text(&document).trim_end(), ended),
+        false => output::say(shown(&report).trim_end(), ended),
     };
     let (json, csv) = (export::json(&fleet), export::csv(&fleet));
-    match args.outputs.write(&json, &csv, &document) {
+    match args.outputs.write(&json, &csv, &report) {
         Ok(_) => shown,
         Err(text) => {
             output::complain(text);

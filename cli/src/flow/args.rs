@@ -191,7 +191,7 @@ impl<'a> From<&'a ToggleArgs> for Request<'a> {
 const LONGEST: f64 = (u32::MAX / 1000) as f64;
 
 /// 0 means "for ever", and nothing else does.
-fn lock_timeout(text: &str) -> Result<LockTimeout, String> {
+pub(crate) fn lock_timeout(text: &str) -> Result<LockTimeout, String> {
     let what = format!("seconds, with fractions, up to {LONGEST}; 0 = for ever");
     let time = values::seconds(text, |number| (0.0..=LONGEST).contains(&number), &what)?;
     let is_zero = text.parse::<f64>().is_ok_and(|number| number == 0.0);

@@ -113,7 +113,7 @@ fn listen() -> Result<Receiver<i32>, Stop> {
 
 /// Ends the process at once, without what libraries do at a normal end: that of a driver in trouble could wait for ever, and
 /// that of a sound one takes 10 to 15 ms (H200, 580.159.04) in which the caller waits for nothing.
-fn leave(exit: Exit) -> ! {
+pub(crate) fn leave(exit: Exit) -> ! {
     let _ = std::io::stdout().flush();
     // SAFETY: takes a number only, and does not come back.
     unsafe { libc::_exit(i32::from(exit.status())) }

@@ -136,7 +136,8 @@ fn numbers(after: &RecordView, before: &RecordView, step: Step) -> Option<Number
     })
 }
 
-fn steps_down(after: &RecordView, before: &RecordView) -> Vec<Named<u32>> {
+/// Steps down that were taken between two looks.
+pub(crate) fn steps_down(after: &RecordView, before: &RecordView) -> Vec<Named<u32>> {
     let steps = after.counters.steps.iter();
     let since = steps.map(|step| {
         let earlier = before.counters.steps.iter();

@@ -192,7 +192,7 @@ pub fn crew(
     map: &[GpuPair],
     signals: &Receiver<i32>,
 ) -> Result<Crew, Stop> {
-    let driver = Arc::new(load(targets, live, signals)?);
+    let driver = Arc::new(load(live.iter().map(|at| targets.identity(*at)), signals)?);
     let subjects = live.iter().map(|at| {
         let identity = targets.identity(*at).clone();
         Subject {
@@ -204,8 +204,15 @@ pub fn crew(
         .map_err(|error| Stop::Failed(vec![format!("no thread to work with: {error}")]))
 }
 
-/// In a thread of its own: it takes seconds on some nodes, and hangs on some others.
-fn load(targets: &Targets, live: &[usize], signals: &Receiver<i32>) -> Result<Driver, Stop> {
+/// Loads the driver, in a thread of its own: it takes seconds on some nodes, and hangs on some others. `theirs`: the processes whose driver it
+/// should be.
+///
+/// # Errors
+/// It cannot be loaded, or a signal came.
+pub(crate) fn load<'a>(
+    theirs: impl Iterator<Item = &'a Identity>,
+    signals: &Receiver<i32>,
+) -> Result<Driver, Stop> {
     let (send, loaded) = bounded(1);
     let loader = move || {
         let _ = send.send(Driver::load());
@@ -216,9 +223,7 @@ fn load(targets: &Targets, live: &[usize], signals: &Receiver<i32>) -> Result<Dr
         .map_err(|error| Stop::Failed(vec![format!("no thread to work with: {error}")]))?;
     select! {
         recv(loaded) -> driver => match driver {
-            Ok(driver) => driver.map_err(|error| {
-                cannot_load(&error, live.iter().map(|at| targets.identity(*at)))
-            }),
+            Ok(driver) => driver.map_err(|error| cannot_load(&error, theirs)),
             Err(_) => Err(Stop::Failed(vec!["the driver's library ended its thread".into()])),
         },
         recv(signals) -> signal => Err(Stop::Signal(signal.unwrap_or(libc::SIGTERM))),

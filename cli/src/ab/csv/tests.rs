@@ -36,7 +36,9 @@ fn run() -> Measured {
             driver: "580.159.04".into(),
             link: None,
         }),
+        confidence: None,
         workloads: vec![Workload {
+            no_limit: None,
             name: "24 GiB".into(),
             command: vec!["x".into()],
             variants: vec![

@@ -15,7 +15,7 @@ pub struct OutputArgs {
     /// Write all that was measured as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a row per cycle as CSV
+    /// Write the rows behind the tables as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Write the report as Markdown, for a pull request

@@ -177,7 +177,7 @@ fn a_full_disk_leaves_the_old_file() {
     std::fs::write(&old, "before").unwrap();
     // A limit on the size of files is a disk that is full for this process; in a child, for it holds for all of it.
     let status = std::process::Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 0 && exec \"$0\" --exact ab::outputs::tests::into_a_full_disk --ignored"])
+        .args(["-c", "trap '' XFSZ; ulimit -f 0 && exec \"$0\" --exact document::outputs::tests::into_a_full_disk --ignored"])
         .arg(std::env::current_exe().unwrap())
         .env("CUDASNAP_OLD", &old)
         .stdout(std::process::Stdio::null())

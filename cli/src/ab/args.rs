@@ -1,0 +1,324 @@
+//! The command line, and what it comes to.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::ValueHint;
+
+use super::data::Variant;
+use super::plan::Rounds;
+use super::target::StartOptions;
+use super::variant::{self, Grid};
+use crate::document::OutputArgs;
+use crate::flow::args::{lock_timeout, LockTimeout};
+use crate::process::identity::Identity;
+use crate::values;
+
+/// Longest pause, in seconds.
+const LONGEST_PAUSE: f64 = 86400.0;
+/// A confidence below half, or of certainty, means nothing.
+const CONFIDENCES: std::ops::RangeInclusive<f64> = 50.0..=99.99;
+
+/// Arguments of `cudasnap ab`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "cudasnap ab [OPTIONS] PID\n       cudasnap ab [OPTIONS] -- CMD [ARGS...]\n       cudasnap ab [OPTIONS] --sizes GIB,...",
+    after_help = "Each round makes one cycle (lock, checkpoint, restore, unlock) of each variant, in balanced random order. Ctrl-C: the \
+                  cycle under way is finished, and what was measured is written.\nExit status: 0 all was measured; 1 the run ended \
+                  early; 2 an option is wrong; 3 some cycles failed, or their contents were wrong; 4 refused before anything was \
+                  touched; 128 and the number of a signal."
+)]
+pub struct Args {
+    /// A process that runs under the library
+    #[arg(value_name = "PID", value_parser = values::pid(), conflicts_with = "command")]
+    pid: Option<i32>,
+    /// A program to start, and to end afterwards
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+    /// Sizes in GiB of the built-in workload, one after the other
+    #[arg(long, value_name = "GIB,...", value_delimiter = ',', value_parser = values::whole::<u32>(1, 4096), conflicts_with_all = ["pid", "command"])]
+    sizes: Vec<u32>,
+    /// A variant: NAME:KEY=VALUE,... (mode, threads, pages, buffer, strategy, sparse, keep-max), or a mode alone (stock, observe, on,
+    /// off); the first one is what the others are compared with. Without any: observe and on
+    #[arg(long, value_name = "VARIANT", value_parser = values::read(variant::parse))]
+    variant: Vec<Variant>,
+    /// Variants of every combination of these values: KEY=VALUE|VALUE,...
+    #[arg(long, value_name = "GRID", value_parser = values::read(variant::parse_grid))]
+    grid: Vec<Grid>,
+    /// Rounds: each has a cycle of every variant
+    #[arg(long, value_name = "N", default_value = "10", value_parser = values::whole::<u32>(1, 100_000))]
+    cycles: u32,
+    /// Rounds before that which do not count, in each process
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u32>(0, 1000))]
+    warm_up: u32,
+    /// Rounds that a process serves before the next variant's is started, where variants need processes of their own
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u32>(1, 100_000))]
+    rounds_per_visit: u32,
+    /// Seed of the order; from the clock without it
+    #[arg(long, value_name = "S", value_parser = values::whole::<u64>(0, u64::MAX))]
+    seed: Option<u64>,
+    /// Least confidence of the intervals
+    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = values::read(confidence))]
+    confidence: f64,
+    /// Shell command that is run after each cycle, with the process's id in CUDASNAP_AB_PID; status 0 means that the process is right
+    #[arg(long, value_name = "CMD", value_parser = values::text(), value_hint = ValueHint::CommandString)]
+    verify: Option<String>,
+    /// Pause after each cycle (fractions allowed)
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = values::read(pause))]
+    pause: Duration,
+    /// How long a lock may wait for work under way (fractions allowed); 0 = for ever
+    #[arg(long, value_name = "SECONDS", default_value = "10", allow_negative_numbers = true, value_parser = values::read(lock_timeout))]
+    lock_timeout: LockTimeout,
+    /// Do not measure the limit of the bus
+    #[arg(long)]
+    no_limit: bool,
+    /// Skip the looks at rights and at the room in main memory
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    start: StartOptions,
+    #[command(flatten)]
+    outputs: OutputArgs,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A process that runs.
+    Process(i32),
+    /// A program to start, with its name in the report.
+    Program {
+        /// Its name.
+        name: String,
+        /// The command.
+        command: Vec<OsString>,
+    },
+}
+
+impl Subject {
+    /// Who it is, of a process that runs.
+    pub fn identity(&self) -> Option<Identity> {
+        match self {
+            Subject::Process(pid) => Identity::of(*pid).ok(),
+            Subject::Program { .. } => None,
+        }
+    }
+}
+
+/// The command line, understood.
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// What is measured, one after the other.
+    pub subjects: Vec<Subject>,
+    /// Variants, the baseline first.
+    pub variants: Vec<Variant>,
+    /// Those that share a process.
+    pub groups: Vec<Vec<usize>>,
+    /// How much is done.
+    pub rounds: Rounds,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Least confidence of intervals, as a part of 1.
+    pub confidence: f64,
+    /// Verification command.
+    pub verify: Option<&'a str>,
+    /// Pause after each cycle.
+    pub pause: Duration,
+    /// How long a lock may take; `None`: for ever.
+    pub lock_timeout: Option<Duration>,
+    /// Whether the limit is measured.
+    pub limit: bool,
+    /// Whether looks are skipped.
+    pub force: bool,
+    /// How a program is started.
+    pub start: &'a StartOptions,
+    /// Where the report goes.
+    pub outputs: &'a OutputArgs,
+}
+
+impl Args {
+    /// What the command line comes to; `clock` is the seed where none is given.
+    ///
+    /// # Errors
+    /// What does not go together, and what to do instead.
+    pub fn order(&self, clock: u64) -> Result<Order<'_>, String> {
+        let variants = variant::all(&self.variant, &self.grid)?;
+        let groups = variant::groups(&variants);
+        if let Some(pid) = self.pid {
+            one_process(pid, &variants, &groups)?;
+        }
+        Ok(Order {
+            subjects: self.subjects()?,
+            variants,
+            groups,
+            rounds: Rounds {
+                cycles: self.cycles,
+                warm_up: self.warm_up,
+                per_visit: self.rounds_per_visit,
+            },
+            seed: self.seed.unwrap_or(clock),
+            confidence: self.confidence / 100.0,
+            verify: self.verify.as_deref(),
+            pause: self.pause,
+            lock_timeout: self.lock_timeout,
+            limit: !self.no_limit,
+            force: self.force,
+            start: &self.start,
+            outputs: &self.outputs,
+        })
+    }
+
+    fn subjects(&self) -> Result<Vec<Subject>, String> {
+        if let Some(pid) = self.pid {
+            return Ok(vec![Subject::Process(pid)]);
+        }
+        if let Some(program) = self.command.first() {
+            let file = std::path::Path::new(program).file_name();
+            return Ok(vec![Subject::Program {
+                name: file.unwrap_or(program).to_string_lossy().into_owned(),
+                command: self.command.clone(),
+            }]);
+        }
+        if self.sizes.is_empty() {
+            return Err(
+                "nothing to measure: give the PID of a process that runs under the library, a program behind --, or --sizes for the \
+                 built-in workload"
+                    .into(),
+            );
+        }
+        let own = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+        let of_size = |gib: &u32| Subject::Program {
+            name: format!("{gib} GiB"),
+            command: vec![
+                own.clone().into(),
+                "workload".into(),
+                "--gib".into(),
+                gib.to_string().into(),
+            ],
+        };
+        Ok(self.sizes.iter().map(of_size).collect())
+    }
+}
+
+/// A process that runs cannot be given another environment.
+fn one_process(pid: i32, variants: &[Variant], groups: &[Vec<usize>]) -> Result<(), String> {
+    let needs_start = |variant: &&Variant| {
+        variant.mode == variant::STOCK || !variant::environment(variant).is_empty()
+    };
+    let Some(variant) = variants.iter().find(needs_start) else {
+        debug_assert!(groups.len() == 1, "{groups:?}");
+        return Ok(());
+    };
+    let what = match variant.mode == variant::STOCK {
+        true => "runs without the library".to_string(),
+        false => format!("sets {}", variant::settings(variant)),
+    };
+    Err(format!(
+        "variant {} {what}, which a program reads once when it starts; process {pid} runs already, and only mode and threads can be \
+         switched in it: give the program behind -- instead of its PID, and each variant gets a process",
+        variant.name
+    ))
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| CONFIDENCES.contains(number));
+    number.ok_or_else(|| {
+        let (least, most) = CONFIDENCES.into_inner();
+        values::takes(format_args!("a percentage, {least} to {most}"))
+    })
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    let fits = |number: f64| (0.0..=LONGEST_PAUSE).contains(&number);
+    let what = format!("seconds, with fractions, up to {LONGEST_PAUSE}");
+    values::seconds(text, fits, &what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::{Cli, Command};
+    use clap::Parser;
+
+    fn parsed(line: &str) -> Result<Args, String> {
+        match Cli::try_parse_from(line.split_whitespace()) {
+            Ok(Cli {
+                command: Command::Ab(args),
+            }) => Ok(*args),
+            Ok(_) => Err("another command".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn a_process_a_program_or_sizes() {
+        let args = parsed("cudasnap ab --seed 5 --pause 0.5 4711").unwrap();
+        let order = args.order(9).unwrap();
+        assert_eq!(order.subjects, [Subject::Process(4711)]);
+        assert_eq!((order.seed, order.variants.len()), (5, 2));
+        assert_eq!(order.pause, Duration::from_millis(500));
+        assert!((order.confidence - 0.95).abs() < 1e-12);
+        let args = parsed("cudasnap ab --cycles 3 -- /bin/x --cycles 9").unwrap();
+        let order = args.order(9).unwrap();
+        let Subject::Program { name, command } = &order.subjects[0] else {
+            panic!("{order:?}");
+        };
+        assert_eq!((&name[..], command.len()), ("x", 3));
+        assert_eq!((order.seed, order.rounds.cycles), (9, 3));
+        let args = parsed("cudasnap ab --sizes 8,24").unwrap();
+        let order = args.order(0).unwrap();
+        let Subject::Program { name, command } = &order.subjects[1] else {
+            panic!("{order:?}");
+        };
+        assert_eq!(name, "24 GiB");
+        assert_eq!(command[1..], ["workload", "--gib", "24"]);
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for line in [
+            "cudasnap ab 0",
+            "cudasnap ab 1 2",
+            "cudasnap ab 1 -- x",
+            "cudasnap ab --sizes 8 -- x",
+            "cudasnap ab --sizes 8 1",
+            "cudasnap ab --sizes 8,x",
+            "cudasnap ab --cycles 0 1",
+            "cudasnap ab --confidence 100 1",
+            "cudasnap ab --confidence 40 1",
+            "cudasnap ab --pause -1 1",
+            "cudasnap ab --variant fast 1",
+            "cudasnap ab --grid threads 1",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+        let nothing = parsed("cudasnap ab").unwrap();
+        assert!(nothing.order(0).unwrap_err().contains("nothing to measure"));
+    }
+
+    #[test]
+    fn what_a_running_process_cannot_do_is_told_with_what_to_do() {
+        for (variant, part) in [
+            ("a:pages=4k", "sets pages=4k"),
+            ("a:buffer=keep", "sets buffer=keep"),
+            ("stock", "runs without the library"),
+        ] {
+            let args = parsed(&format!(
+                "cudasnap ab --variant observe --variant {variant} 4711"
+            ));
+            let args = args.unwrap();
+            let error = args.order(0).unwrap_err();
+            assert!(
+                error.contains(part) && error.contains("give the program behind --"),
+                "{error}"
+            );
+            let args = parsed(&format!(
+                "cudasnap ab --variant observe --variant {variant} -- x"
+            ));
+            assert_eq!(args.unwrap().order(0).unwrap().groups.len(), 2);
+        }
+        let fine = parsed("cudasnap ab --variant observe --grid threads=4|8 4711").unwrap();
+        assert_eq!(fine.order(0).unwrap().groups, [[0, 1, 2]]);
+    }
+}

@@ -1,0 +1,409 @@
+//! The report on a run, as data for whoever shows it. [`plots`] are its pictures.
+
+mod plots;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::data::{Measured, Workload};
+use super::doubts;
+use super::stats::Spread;
+use super::summary::{calls, confidence, Calls, Comparison, Direction};
+use super::variant::settings;
+use crate::document::{Column, Document, Doubt, Section, Table};
+use crate::foreign_text::printable;
+use crate::units;
+use plots::{over_cycles, over_sizes, split};
+
+/// Makes it.
+pub fn document(measured: &Measured) -> Document {
+    let mut document = Document {
+        title: title(measured),
+        facts: facts(measured),
+        findings: Vec::new(),
+        doubts: Vec::new(),
+        sections: Vec::new(),
+    };
+    let confidence = confidence(measured);
+    for workload in &measured.workloads {
+        let prefix = prefix(measured, workload);
+        let all =
+            Direction::ALL.map(|direction| (direction, calls(workload, direction, confidence)));
+        for (direction, calls) in &all {
+            document
+                .findings
+                .extend(findings(&prefix, *direction, calls));
+        }
+        document.sections.push(results(&prefix, &all));
+        for (direction, calls) in &all {
+            document
+                .sections
+                .extend(over_cycles(&prefix, workload, *direction, calls));
+        }
+        document.sections.extend(split(&prefix, &all));
+    }
+    for direction in Direction::ALL {
+        document
+            .sections
+            .extend(over_sizes(measured, direction, confidence));
+    }
+    let doubts = doubts::look(measured).into_iter().map(|doubt| Doubt {
+        what: sentence(&doubt.what()),
+        advice: sentence(doubt.advice()),
+    });
+    document.doubts = doubts.collect();
+    document
+}
+
+fn title(measured: &Measured) -> String {
+    let names: Vec<String> = measured
+        .workloads
+        .iter()
+        .map(|workload| printable(&workload.name))
+        .collect();
+    format!("Checkpoint and restore of {}", names.join(", "))
+}
+
+fn prefix(measured: &Measured, workload: &Workload) -> String {
+    match measured.workloads.len() {
+        1 => String::new(),
+        _ => format!("{}: ", printable(&workload.name)),
+    }
+}
+
+/// Begins with a capital letter, ends with a full stop.
+fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters
+        .next()
+        .map(|first| first.to_uppercase().to_string());
+    let mut whole = first.unwrap_or_default() + characters.as_str();
+    if !whole.ends_with('.') {
+        whole.push('.');
+    }
+    whole
+}
+
+/// Name and value; what is not known is left out.
+type Facts = Vec<(String, String)>;
+
+fn add(facts: &mut Facts, name: &str, value: String) {
+    if !value.is_empty() {
+        facts.push((printable(name), printable(&value)));
+    }
+}
+
+fn facts(measured: &Measured) -> Facts {
+    let mut facts = Facts::new();
+    let started = UNIX_EPOCH.checked_add(Duration::from_secs(measured.started_unix));
+    let started = started.map(humantime::format_rfc3339_seconds);
+    let started = started.map_or(String::new(), |time| time.to_string());
+    add(&mut facts, "Started", started);
+    of_machine(measured, &mut facts);
+    for workload in &measured.workloads {
+        let name = match measured.workloads.len() {
+            1 => String::new(),
+            _ => format!(" of {}", workload.name),
+        };
+        of_workload(workload, &name, &mut facts);
+    }
+    let variants = measured.workloads.first();
+    let variants = variants.map_or(String::new(), of_variants);
+    add(&mut facts, "Variants", variants);
+    let cycles = measured.workloads.iter();
+    let cycles = cycles.flat_map(|workload| &workload.cycles);
+    let right = cycles.filter(|cycle| cycle.verified == Some(true)).count();
+    let contents = match right {
+        0 => "not asked for".into(),
+        count => format!("right after {count} cycles"),
+    };
+    add(&mut facts, "Contents", contents);
+    add(&mut facts, "Seed", measured.seed.to_string());
+    add(&mut facts, "cudasnap", measured.tool.clone());
+    facts
+}
+
+fn of_machine(measured: &Measured, facts: &mut Facts) {
+    if let Some(gpu) = &measured.gpu {
+        let link = gpu.link.as_ref();
+        let link = link.map_or(String::new(), |link| format!(", PCIe {link}"));
+        add(facts, "GPU", format!("{}{link}", gpu.name));
+        add(facts, "Driver", gpu.driver.clone());
+    }
+    let host = &measured.host;
+    add(facts, "CPU", format!("{} of {}", host.cpus, host.cpu));
+    add(facts, "Main memory", units::bytes(host.memory));
+    add(facts, "Kernel", host.kernel.clone());
+    add(facts, "Transparent huge pages", host.thp.clone());
+}
+
+fn of_workload(workload: &Workload, name: &str, facts: &mut Facts) {
+    add(facts, &format!("Command{name}"), workload.command.join(" "));
+    if let Some(limit) = &workload.limit {
+        add(
+            facts,
+            &format!("Pinned copies{name}"),
+            format!(
+                "{:.1} GB/s to main memory, {:.1} GB/s to the GPU ({} times {})",
+                limit.to_host,
+                limit.to_device,
+                limit.repeats,
+                units::bytes(limit.bytes)
+            ),
+        );
+    }
+}
+
+fn of_variants(workload: &Workload) -> String {
+    let variants = workload.variants.iter().map(|variant| {
+        let settings = settings(variant);
+        let comma = if settings.is_empty() { "" } else { "," };
+        format!("{} (mode={}{comma}{settings})", variant.name, variant.mode)
+    });
+    variants.collect::<Vec<_>>().join("; ")
+}
+
+/// A part of the baseline's time, with so many digits that the ends of its interval differ.
+fn ratio(value: f64, comparison: &Comparison) -> String {
+    let width = comparison
+        .interval
+        .map_or(1.0, |interval| interval.high - interval.low);
+    let digits = match width {
+        width if width >= 0.02 => 2,
+        width if width >= 0.002 => 3,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// Its real confidence, never rounded up to certainty.
+fn percent_of_confidence(confidence: f64) -> String {
+    let percent = (confidence * 1000.0).floor() / 10.0;
+    if percent.fract() < 0.05 {
+        format!("{percent:.0} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+fn interval(comparison: &Comparison) -> String {
+    let Some(interval) = comparison.interval else {
+        return format!("no interval, {} pairs", comparison.pairs);
+    };
+    format!(
+        "{} interval {} to {}, {} pairs",
+        percent_of_confidence(interval.confidence),
+        ratio(interval.low, comparison),
+        ratio(interval.high, comparison),
+        comparison.pairs
+    )
+}
+
+fn findings(prefix: &str, direction: Direction, all: &[Calls]) -> Vec<String> {
+    let Some(baseline) = all.first() else {
+        return Vec::new();
+    };
+    let others = all.iter().skip(1).filter_map(|calls| {
+        let comparison = calls.ratio.as_ref()?;
+        let lead = match comparison.is_shown() {
+            true => format!("{prefix}{}", direction.title()),
+            false => format!("{prefix}{}, no difference shown", direction.title()),
+        };
+        Some(format!(
+            "{lead}: {} takes {} of {}'s time ({})",
+            printable(&calls.variant),
+            ratio(comparison.ratio, comparison),
+            printable(&baseline.variant),
+            interval(comparison)
+        ))
+    });
+    others.collect()
+}
+
+fn column(heading: &str, is_number: bool) -> Column {
+    Column {
+        heading: heading.into(),
+        is_number,
+    }
+}
+
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".into())
+}
+
+fn results(prefix: &str, all: &[(Direction, Vec<Calls>)]) -> Section {
+    let columns = vec![
+        column("Call", false),
+        column("Variant", false),
+        column("Cycles", true),
+        column("Median, s", true),
+        column("Middle half, s", true),
+        column("GB/s", true),
+        column("% of limit", true),
+        column("Part of baseline", true),
+        column("Interval", true),
+        column("Confidence", true),
+    ];
+    let mut rows = Vec::new();
+    for (direction, calls) in all {
+        rows.extend(calls.iter().map(|calls| row(*direction, calls)));
+    }
+    Section {
+        heading: format!("{prefix}Results"),
+        text: "Seconds inside the driver's call. A part of the baseline is the median of the ratios of each round's two calls; its interval \
+               contains the true median with at least the confidence beside it, whatever the distribution."
+            .into(),
+        plot: None,
+        table: Some(Table { columns, rows }),
+    }
+}
+
+fn row(direction: Direction, calls: &Calls) -> Vec<String> {
+    let against = calls.ratio.as_ref();
+    let interval = against.and_then(|against| against.interval);
+    let half = |spread: Spread| format!("{} to {}", seconds(spread.low), seconds(spread.high));
+    vec![
+        direction.name().to_string(),
+        printable(&calls.variant),
+        calls.made.len().to_string(),
+        or_dash(calls.seconds.map(|spread| seconds(spread.median))),
+        or_dash(calls.seconds.map(half)),
+        or_dash(calls.rate.map(|rate| format!("{:.2}", rate.median))),
+        or_dash(calls.of_limit.map(|part| format!("{:.0}", part * 100.0))),
+        or_dash(against.map(|against| ratio(against.ratio, against))),
+        or_dash(against.zip(interval).map(|(against, found)| {
+            let (low, high) = (ratio(found.low, against), ratio(found.high, against));
+            format!("{low} to {high}")
+        })),
+        or_dash(interval.map(|found| percent_of_confidence(found.confidence))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ab::made_up;
+    use crate::document::{Plot, Points};
+
+    fn assert_sound(document: &Document) {
+        for section in &document.sections {
+            let table = section.table.as_ref().expect("numbers as text");
+            for row in &table.rows {
+                assert_eq!(row.len(), table.columns.len(), "{}", section.heading);
+            }
+            if let Some(Plot::Stacked(stacked)) = &section.plot {
+                for (label, pieces) in &stacked.bars {
+                    assert_eq!(pieces.len(), stacked.pieces.len());
+                    assert!(pieces.iter().all(|piece| *piece >= 0.0), "{label}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_findings_are_sentences_with_interval_and_pairs() {
+        let made = document(&made_up::run(10, 3.0));
+        assert_sound(&made);
+        assert_eq!(made.findings.len(), 2);
+        let first = &made.findings[0];
+        assert!(
+            first.starts_with("Checkpoint: on takes 0.3333 of observe's time (97.8 % interval 0.3327 to 0.3340, 10 pairs)"),
+            "{first}"
+        );
+        assert_eq!(made.doubts, []);
+    }
+
+    #[test]
+    fn no_difference_is_told_as_such() {
+        let made = document(&made_up::run(10, 1.0));
+        assert!(
+            made.findings[0].starts_with("Checkpoint, no difference shown: on takes 1.00"),
+            "{}",
+            made.findings[0]
+        );
+        let few = document(&made_up::run(4, 3.0));
+        assert!(few.findings[0].ends_with("(no interval, 4 pairs)"));
+        assert!(few.doubts[0].what.ends_with("which takes 6."));
+    }
+
+    #[test]
+    fn plots_have_the_limit_and_every_cycle() {
+        let made = document(&made_up::run(10, 3.0));
+        let plots: Vec<&Plot> = made
+            .sections
+            .iter()
+            .filter_map(|section| section.plot.as_ref())
+            .collect();
+        let Plot::Points(checkpoint) = plots[0] else {
+            panic!("{plots:?}");
+        };
+        assert_eq!(checkpoint.limits[0].1, 50.0);
+        assert_eq!(checkpoint.series.len(), 2);
+        assert!(checkpoint
+            .series
+            .iter()
+            .all(|series| series.points.len() == 10));
+        let Plot::Points(restore) = plots[1] else {
+            panic!("{plots:?}");
+        };
+        assert_eq!(restore.limits[0].1, 55.0);
+        let Plot::Stacked(stacked) = plots[2] else {
+            panic!("{plots:?}");
+        };
+        assert_eq!(stacked.bars.len(), 4);
+        assert!(!stacked.pieces.contains(&"not seen from inside".to_string()));
+    }
+
+    #[test]
+    fn several_sizes_are_lines() {
+        let mut run = made_up::run(6, 3.0);
+        let mut larger = run.workloads[0].clone();
+        larger.name = "24 GiB".into();
+        for cycle in &mut larger.cycles {
+            for phase in [&mut cycle.checkpoint, &mut cycle.restore] {
+                phase.as_mut().unwrap().bytes *= 3;
+            }
+        }
+        run.workloads.insert(0, larger);
+        let made = document(&run);
+        assert_sound(&made);
+        assert!(made.findings[0].starts_with("24 GiB: Checkpoint: on takes"));
+        let lines = made
+            .sections
+            .iter()
+            .filter_map(|section| match &section.plot {
+                Some(Plot::Lines(points)) => Some(points),
+                _ => None,
+            });
+        let lines: Vec<&Points> = lines.collect();
+        assert_eq!(lines.len(), 2);
+        for series in &lines[0].series {
+            let across: Vec<f64> = series.points.iter().map(|point| point.x).collect();
+            assert_eq!(across, [1.0, 3.0]);
+        }
+    }
+
+    #[test]
+    fn nothing_measured_is_still_a_report() {
+        let mut run = made_up::run(1, 3.0);
+        run.workloads[0].cycles.clear();
+        run.stopped = Some("the process \u{7}ended".into());
+        let made = document(&run);
+        assert_sound(&made);
+        assert_eq!(made.findings, [""; 0]);
+        assert_eq!(
+            made.doubts[0].what,
+            "The run ended early: the process \\u{7}ended."
+        );
+    }
+
+    #[test]
+    fn confidence_is_never_rounded_up() {
+        assert_eq!(percent_of_confidence(1.0 - 22.0 / 1024.0), "97.8 %");
+        assert_eq!(percent_of_confidence(0.99996), "99.9 %");
+        assert_eq!(percent_of_confidence(0.95), "95 %");
+    }
+}

@@ -1,0 +1,206 @@
+//! A run of `cudasnap ab` from its command line to its exit status.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::Receiver;
+
+use super::args::{Args, Order, Subject};
+use super::bench::Trouble;
+use super::csv::csv;
+use super::data::{Limit, Measured, Workload, SCHEMA};
+use super::document::document;
+use super::doubts::look::{has_failed, is_wrong};
+use super::plan::plan;
+use super::real::Real;
+use super::session::{self, Session};
+use super::{host, json, limit, place};
+use crate::document::shown;
+use crate::exit::Exit;
+use crate::flow::call::leave;
+use crate::flow::calls::Calls;
+use crate::flow::targets::{load, Stop};
+use crate::gpus::Gpus;
+use crate::process::identity::Identity;
+use crate::{output, signals};
+
+/// Measures, and tells about it.
+pub fn run(args: &Args) -> Exit {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    // Short enough to be typed again.
+    let clock = u64::from(now.subsec_nanos()) ^ now.as_secs() & 0xffff_ffff;
+    let order = match args.order(clock) {
+        Ok(order) => order,
+        Err(text) => {
+            output::complain(text);
+            return Exit::Usage;
+        }
+    };
+    match measure(&order, now.as_secs()) {
+        Ok((measured, stopped)) => leave(tell(&order, &measured, stopped)),
+        Err(trouble) => {
+            output::complain(&trouble.text);
+            leave(trouble.exit)
+        }
+    }
+}
+
+fn measure(order: &Order<'_>, started_unix: u64) -> Result<(Measured, Option<Trouble>), Trouble> {
+    order.outputs.check().map_err(Trouble::refused)?;
+    for subject in &order.subjects {
+        if let Subject::Process(pid) = subject {
+            place::look(*pid, order, 0)?;
+        }
+    }
+    let signals = signals::listen(&signals::ENDING);
+    let signals =
+        signals.map_err(|error| Trouble::failed(format!("signals cannot be caught: {error}")))?;
+    let gpus = Gpus::look().ok();
+    let theirs = order.subjects.iter().filter_map(Subject::identity);
+    let theirs: Vec<Identity> = theirs.collect();
+    let driver: Arc<dyn Calls> = Arc::new(load(theirs.iter(), &signals).map_err(stop)?);
+    announce(order);
+    let mut measured = Measured {
+        schema: SCHEMA,
+        tool: env!("CARGO_PKG_VERSION").into(),
+        started_unix,
+        seed: order.seed,
+        host: host::host(),
+        gpu: None,
+        workloads: Vec::new(),
+        stopped: None,
+        confidence: Some(order.confidence),
+    };
+    let origin = Instant::now();
+    let mut stopped = None;
+    for (number, subject) in order.subjects.iter().enumerate() {
+        let index = number_of_gpu(subject, gpus.as_ref());
+        measured.gpu = gpus.as_ref().and_then(|gpus| host::gpu(gpus, index));
+        let (limit, no_limit) = limit_of(order, subject);
+        // Each program its own order.
+        let seed = order.seed.wrapping_add(number as u64);
+        let plan = plan(&order.groups, order.rounds, seed);
+        let mut bench = Real::new(order, subject, Arc::clone(&driver), signals.clone(), origin);
+        let session = session::run(&mut bench, &plan, &order.variants);
+        stopped = session.stopped.clone();
+        measured
+            .workloads
+            .push(workload(order, subject, session, limit, no_limit));
+        if stopped.is_some() {
+            break;
+        }
+    }
+    measured.stopped = stopped.as_ref().map(|trouble| trouble.text.clone());
+    drop_unheard(&signals);
+    let nothing = measured
+        .workloads
+        .iter()
+        .all(|workload| workload.cycles.is_empty());
+    match stopped {
+        Some(trouble) if nothing => Err(trouble),
+        stopped => Ok((measured, stopped)),
+    }
+}
+
+/// Signals that came when there was nothing left to stop.
+fn drop_unheard(signals: &Receiver<i32>) {
+    while signals.try_recv().is_ok() {}
+}
+
+fn stop(stop: Stop) -> Trouble {
+    match stop {
+        Stop::Refused(sentences) => Trouble::refused(sentences.join("\n")),
+        Stop::Failed(sentences) => Trouble::failed(sentences.join("\n")),
+        Stop::Signal(number) => Trouble::signal(number),
+    }
+}
+
+fn announce(order: &Order<'_>) {
+    let names: Vec<&str> = order
+        .variants
+        .iter()
+        .map(|variant| &variant.name[..])
+        .collect();
+    output::complain(format_args!(
+        "{} rounds of {}; seed {}",
+        order.rounds.cycles,
+        names.join(", "),
+        order.seed
+    ));
+}
+
+/// The GPU that a process is on; the first one where nobody knows.
+fn number_of_gpu(subject: &Subject, gpus: Option<&Gpus>) -> u32 {
+    match subject {
+        Subject::Process(pid) => {
+            let on = gpus.and_then(|gpus| gpus.contexts_of(*pid).next());
+            on.map_or(0, |(gpu, _)| gpu.index)
+        }
+        Subject::Program { .. } => 0,
+    }
+}
+
+fn limit_of(order: &Order<'_>, subject: &Subject) -> (Option<Limit>, Option<String>) {
+    if !order.limit {
+        return (None, Some("--no-limit".into()));
+    }
+    let pid = match subject {
+        Subject::Process(pid) => Some(*pid),
+        Subject::Program { .. } => None,
+    };
+    match limit::measure(pid) {
+        Ok(limit) => (Some(limit), None),
+        Err(why) => (None, Some(why)),
+    }
+}
+
+fn workload(
+    order: &Order<'_>,
+    subject: &Subject,
+    session: Session,
+    limit: Option<Limit>,
+    no_limit: Option<String>,
+) -> Workload {
+    let (name, command) = match subject {
+        Subject::Program { name, command } => (
+            name.clone(),
+            command
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+        ),
+        Subject::Process(pid) => (format!("process {pid}"), Vec::new()),
+    };
+    Workload {
+        name,
+        command,
+        variants: order.variants.clone(),
+        limit,
+        no_limit,
+        cycles: session.cycles,
+    }
+}
+
+/// Writes the report, whatever was measured of it.
+fn tell(order: &Order<'_>, measured: &Measured, stopped: Option<Trouble>) -> Exit {
+    let report = document(measured);
+    let exit = match &stopped {
+        Some(trouble) => {
+            output::complain(&trouble.text);
+            trouble.exit
+        }
+        None if is_wrong(measured) || has_failed(measured) => Exit::SomeFailed,
+        None => Exit::Done,
+    };
+    let written = json::write(measured);
+    let written = written.and_then(|json| order.outputs.write(&json, &csv(measured), &report));
+    if let Err(text) = written {
+        output::complain(text);
+        return Exit::Failed;
+    }
+    if order.outputs.takes_stdout() {
+        return exit;
+    }
+    output::say(&shown(&report), exit)
+}
