@@ -53,8 +53,8 @@ fn run() -> Measured {
             }),
             cycles: vec![
                 Cycle {
-                    number: 1,
-                    round: 1,
+                    number: 5,
+                    round: 2,
                     variant: "on:4".into(),
                     pid: 77,
                     at: 0.5,
@@ -70,7 +70,7 @@ fn run() -> Measured {
                     ..Cycle::default()
                 },
                 Cycle {
-                    number: 2,
+                    number: 6,
                     variant: "observe".into(),
                     warm_up: true,
                     error: Some("the driver said \"no\",\nand more".into()),
@@ -108,7 +108,8 @@ fn each_cycle_has_a_row_with_what_was_measured() {
         ("mode", "on"),
         ("settings", "threads=4"),
         ("warm_up", "false"),
-        ("round", "1"),
+        ("cycle", "5"),
+        ("round", "2"),
         ("pid", "77"),
         ("lock_s", "0.001"),
         ("checkpoint_s", "1"),
@@ -128,7 +129,7 @@ fn each_cycle_has_a_row_with_what_was_measured() {
         assert_eq!(rows[0][name], value, "{name}");
     }
     for (name, value) in [
-        ("cycle", "2"),
+        ("cycle", "6"),
         ("warm_up", "true"),
         ("checkpoint_s", ""),
         ("checkpoint_bytes", ""),

@@ -102,6 +102,7 @@ mod tests {
     fn what_does_not_fit_is_cut_with_an_ellipsis() {
         assert_eq!(cut("short", 10.0, 100.0), "short");
         let shown = cut("a name that is far too long", 10.0, 80.0);
+        assert!(width(&shown, 10.0) <= 80.0);
         assert!(
             shown.ends_with('…') && shown.starts_with("a name"),
             "{shown}"
