@@ -312,7 +312,10 @@ mod tests {
     fn pages_are_those_of_the_option_and_those_that_were_settled_for() {
         let mut process = with_record(7, |record| {
             record.buffer.state.store(1, Relaxed);
-            record.current.pages.store(PageKind::Small.number(), Relaxed);
+            record
+                .current
+                .pages
+                .store(PageKind::Small.number(), Relaxed);
         });
         process.buffer_is_mapped = true;
         process.buffer_pages = full().buffer_pages;
