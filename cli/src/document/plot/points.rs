@@ -336,8 +336,8 @@ fn line(scene: &mut Scene, frame: &Frame, number: usize, series: &Series) {
         let (low, high) = point.spread?;
         (low.is_finite() && high.is_finite()).then_some((point.x, low, high))
     };
-    for part in points.split(|point| known(&point).is_none()) {
-        let spreads: Vec<_> = part.iter().filter_map(|point| known(point)).collect();
+    for part in points.split(|point| known(point).is_none()) {
+        let spreads: Vec<_> = part.iter().filter_map(known).collect();
         if spreads.len() < 2 {
             continue;
         }
