@@ -41,7 +41,11 @@ pub fn outline(form: usize, (x, y): (f64, f64), radius: f64) -> Option<Vec<(f64,
 fn star((x, y): (f64, f64), outer: f64, inner: f64, rays: u32) -> Vec<(f64, f64)> {
     let corner = |number: u32| {
         let angle = TAU * f64::from(number) / f64::from(2 * rays);
-        let far = if number % 2 == 0 { outer } else { inner };
+        let far = if number.is_multiple_of(2) {
+            outer
+        } else {
+            inner
+        };
         (x + angle.sin() * far, y - angle.cos() * far)
     };
     (0..2 * rays).map(corner).collect()

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`scale`] | axes with round ticks; numbers with three digits |
 //! | [`points`] | points by series against limits; lines with bands |
+//! | [`limits`] | lines of limits, with words that do not touch |
 //! | [`stacked`] | bars made of pieces |
 //! | [`legend`], [`marks`], [`palette`] | which series is which: names, forms and patterns, colours of both themes |
 //! | [`text`] | how much room words take |
@@ -12,6 +13,7 @@
 //! | [`numbers`] | the numbers of a plot as a table |
 
 pub mod legend;
+pub mod limits;
 pub mod marks;
 pub mod numbers;
 pub mod palette;

@@ -2,9 +2,10 @@
 
 use super::legend::{legend, Sign};
 use super::letters;
+use super::limits::{block, draw, limits, Limit};
 use super::scale::{number, Axis};
 use super::scene::{Anchor, Area, Ink, Scene, Shape};
-use super::text::{cut, width, wrap};
+use super::text::{cut, width};
 use crate::document::{Point, Points, Series};
 
 /// More points than this say nothing when they are pointed at: the file would become too large.
@@ -21,12 +22,6 @@ struct Frame {
     lines: bool,
 }
 
-/// A limit's line, and what is written at its end.
-struct Limit {
-    value: f64,
-    lines: Vec<String>,
-}
-
 /// Lays points out, as lines if wanted.
 pub fn scene(points: &Points, lines: bool, width: f64) -> Scene {
     let size = letters(width);
@@ -41,7 +36,9 @@ pub fn scene(points: &Points, lines: bool, width: f64) -> Scene {
     let limits = limits(points, width, size);
     let frame = frame(points, lines, &limits, (top, width));
     axes(&mut scene, &frame, points);
-    draw_limits(&mut scene, &frame, &limits);
+    draw(&mut scene, frame.area, frame.size, &limits, |value| {
+        frame.place(0.0, value).1
+    });
     for (number, series) in points.series.iter().enumerate() {
         if lines {
             line(&mut scene, &frame, number, series);
@@ -116,17 +113,6 @@ fn entries(points: &Points, lines: bool) -> Vec<(Sign, String)> {
         entries.push((Sign::Hollow, "outlier".to_owned()));
     }
     entries
-}
-
-fn limits(points: &Points, width: f64, size: f64) -> Vec<Limit> {
-    let (room, most) = if width < 600.0 { (86.0, 4) } else { (170.0, 3) };
-    let limits = points.limits.iter().filter(|(_, value)| value.is_finite());
-    limits
-        .map(|(label, value)| Limit {
-            value: *value,
-            lines: wrap(&format!("{label} {}", number(*value)), size, room, most),
-        })
-        .collect()
 }
 
 fn frame(points: &Points, lines: bool, limits: &[Limit], (top, across): (f64, f64)) -> Frame {
@@ -275,60 +261,6 @@ fn foot(scene: &mut Scene, frame: &Frame, points: &Points) {
     scene.height = y + 8.0;
 }
 
-/// Height of what is written at a limit.
-fn block(limit: &Limit, size: f64) -> f64 {
-    limit.lines.len() as f64 * (size + 2.0) + 4.0
-}
-
-fn draw_limits(scene: &mut Scene, frame: &Frame, limits: &[Limit]) {
-    let (area, size) = (frame.area, frame.size);
-    let height = |limit: &Limit| block(limit, size);
-    let wanted: Vec<(f64, f64)> = limits
-        .iter()
-        .map(|limit| (frame.place(0.0, limit.value).1, height(limit)))
-        .collect();
-    let middles = apart(&wanted, area.y, area.bottom());
-    for ((limit, (y, height)), middle) in limits.iter().zip(&wanted).zip(middles) {
-        scene.shapes.push(Shape::Line {
-            from: (area.x, *y),
-            to: (area.right(), *y),
-            ink: Ink::Limit,
-            width: 1.5,
-            dashed: true,
-        });
-        scene.line(
-            (area.right(), *y),
-            (area.right() + 10.0, middle),
-            Ink::Limit,
-        );
-        for (number, line) in limit.lines.iter().enumerate() {
-            let down = middle - height / 2.0 + 2.0 + (number as f64 + 0.8) * (size + 2.0);
-            let at = (area.right() + 14.0, down);
-            scene.text(at, size, Anchor::Start, Ink::Limit, line);
-        }
-    }
-}
-
-/// Middles of blocks (wanted middle, height) that do not touch, between two ends where there is room, in the order in which they came.
-fn apart(wanted: &[(f64, f64)], low: f64, high: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by(|one, other| wanted[*one].0.total_cmp(&wanted[*other].0));
-    let mut middles: Vec<f64> = wanted.iter().map(|(middle, _)| *middle).collect();
-    let mut free = low;
-    for at in &order {
-        let half = wanted[*at].1 / 2.0;
-        middles[*at] = middles[*at].max(free + half);
-        free = middles[*at] + half;
-    }
-    let mut free = high;
-    for at in order.iter().rev() {
-        let half = wanted[*at].1 / 2.0;
-        middles[*at] = middles[*at].min(free - half);
-        free = middles[*at] - half;
-    }
-    middles
-}
-
 fn line(scene: &mut Scene, frame: &Frame, number: usize, series: &Series) {
     let mut points: Vec<&Point> = shown(series).collect();
     points.sort_by(|one, other| one.x.total_cmp(&other.x));
@@ -336,8 +268,8 @@ fn line(scene: &mut Scene, frame: &Frame, number: usize, series: &Series) {
         let (low, high) = point.spread?;
         (low.is_finite() && high.is_finite()).then_some((point.x, low, high))
     };
-    for part in points.split(|point| known(&point).is_none()) {
-        let spreads: Vec<_> = part.iter().filter_map(|point| known(point)).collect();
+    for part in points.split(|point| known(point).is_none()) {
+        let spreads: Vec<_> = part.iter().filter_map(known).collect();
         if spreads.len() < 2 {
             continue;
         }
@@ -427,29 +359,4 @@ fn counted(count: usize) -> String {
 fn reach(series: &Series) -> Option<(f64, f64)> {
     let heights = || shown(series).map(|point| point.y);
     Some((heights().reduce(f64::min)?, heights().reduce(f64::max)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn blocks_are_apart(wanted in prop::collection::vec((0.0..300.0f64, 10.0..30.0f64), 0..8)) {
-            let middles = apart(&wanted, 0.0, 300.0);
-            let mut blocks: Vec<_> = middles.iter().zip(&wanted).map(|(middle, (_, height))| (middle - height / 2.0, middle + height / 2.0)).collect();
-            blocks.sort_by(|one, other| one.0.total_cmp(&other.0));
-            prop_assert!(blocks.windows(2).all(|pair| pair[0].1 <= pair[1].0 + 1e-6), "{blocks:?}");
-            prop_assert!(blocks.iter().all(|(low, high)| *low >= -1e-6 && *high <= 300.0 + 1e-6));
-        }
-    }
-
-    #[test]
-    fn a_block_that_has_room_stays_where_it_belongs() {
-        assert_eq!(
-            apart(&[(200.0, 20.0), (100.0, 20.0)], 0.0, 300.0),
-            [200.0, 100.0]
-        );
-    }
 }

@@ -66,8 +66,10 @@ fn whatever_is_in_a_report_can_be_drawn() {
 fn many_plots_are_drawn_smaller() {
     assert_eq!(fitting(SCALE, 3000.0), SCALE);
     assert_eq!(fitting(SCALE, 150_000.0) * 150_000.0, TALLEST);
-    let mut document = Document::default();
-    document.sections = vec![report().sections[2].clone(); 100];
+    let document = Document {
+        sections: vec![report().sections[2].clone(); 100],
+        ..Document::default()
+    };
     let many = drawn(&document, 0.1).unwrap();
     assert!(many.height() > 1000);
 }
