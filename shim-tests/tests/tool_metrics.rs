@@ -126,6 +126,10 @@ fn who_has_no_library_is_told_when_named_and_left_out_of_all() {
     );
     let (said, read) = metrics(&driver, "--all");
     assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        !said.stderr.contains(&without),
+        "nobody has asked for it: {said:?}"
+    );
     let pids = read.values_of("pid");
     assert!(
         pids.contains(pid.as_str()) && !pids.contains(without.as_str()),

@@ -105,7 +105,7 @@ impl Starter {
     fn pid(&mut self) -> u32 {
         let line = self.hear();
         let pid = line.strip_prefix("pid ").and_then(|pid| pid.parse().ok());
-        pid.unwrap_or_else(|| panic!("{line} {}", self.rest()))
+        pid.unwrap_or_else(|| panic!("{line}"))
     }
 
     fn rest(&mut self) -> String {
@@ -116,7 +116,9 @@ impl Starter {
 
     /// The error, and the exit status.
     fn error(&mut self) -> (String, i32) {
-        let text = self.rest();
+        let first = self.hear();
+        assert!(!first.starts_with("pid "), "it is ready: {first}");
+        let text = format!("{first}\n{}", self.rest());
         let status = self.child.wait().unwrap();
         let error = text
             .strip_prefix("error ")
