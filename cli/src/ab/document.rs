@@ -1,4 +1,4 @@
-//! The report on a run, as data for whoever shows it. [`plots`] are its pictures.
+//! The report on a run, as data for whoever shows it. `plots` are its pictures.
 
 mod plots;
 

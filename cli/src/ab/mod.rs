@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`args`], [`variant`] | the command line; which variants there are, which can share a process |
 //! | [`plan`] | pure: the balanced random order of the cycles |
-//! | [`session`], [`bench`] | carries the plan out; what makes a cycle, behind a trait |
+//! | [`session`], [`bench`](mod@bench) | carries the plan out; what makes a cycle, behind a trait |
 //! | [`real`], [`work`], [`place`], [`watch`], [`seen`] | a cycle through the driver; the process, its words switched and put back; signals; what the record says |
 //! | [`target`], [`verify`] | a program's start and end; the verification command |
 //! | [`host`], [`surroundings`], [`limit`] | the machine, what else it did, the limit of the bus |

@@ -3,10 +3,10 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | [`terminal`] | tables and bars of characters |
-//! | [`markdown`] | for a pull request |
-//! | [`html`] | one page with all plots, which needs nothing else |
-//! | [`png`] | the plots as a picture |
+//! | [`terminal`](mod@terminal) | tables and bars of characters |
+//! | [`markdown`](mod@markdown) | for a pull request |
+//! | [`html`](mod@html) | one page with all plots, which needs nothing else |
+//! | [`png`](mod@png) | the plots as a picture |
 //! | [`plot`] | lays plots out and writes them as SVG |
 //! | [`shown`](mod@shown), [`outputs`] | on stdout as it is; the files that a report is written to |
 //! | [`words`] | makes foreign text harmless |

@@ -8,7 +8,7 @@
 //! | [`tally`], [`timeline`], [`steps`] | of a group: sums and quantiles; rates over time; steps down that are new |
 //! | [`troubles`], [`words`] | lines that are left out; words of lines, made harmless |
 //! | [`doubts`] | what the numbers should not be trusted for |
-//! | [`document`], [`export`] | the report; the same for scripts |
+//! | [`document`](mod@document), [`export`] | the report; the same for scripts |
 
 pub mod collect;
 pub mod document;

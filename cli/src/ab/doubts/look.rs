@@ -1,4 +1,4 @@
-//! Finds the doubts. [`numbers`] are those about the numbers themselves.
+//! Finds the doubts. `numbers` are those about the numbers themselves.
 
 mod numbers;
 

@@ -1,4 +1,4 @@
-//! What a number should not be trusted for: seen in what was measured, each with advice. [`look`] finds them, [`advice`] says what to
+//! What a number should not be trusted for: seen in what was measured, each with advice. [`look`](mod@look) finds them, `advice` says what to
 //! do about each.
 
 mod advice;

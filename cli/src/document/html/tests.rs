@@ -13,17 +13,19 @@ fn text(element: ElementRef<'_>) -> String {
     element.text().collect()
 }
 
-/// Writes the pages to a folder, for looking at them in a browser.
+/// Every view of every example, in files: with `CUDASNAP_LOOK=FOLDER` they stay there, for looking at them in a browser.
 #[test]
-#[ignore = "for people who look at pages: CUDASNAP_LOOK=folder"]
-fn pages_to_look_at() {
-    let folder = std::path::PathBuf::from(std::env::var_os("CUDASNAP_LOOK").unwrap());
+fn every_view_comes_into_a_file() {
+    let own = tempfile::tempdir().unwrap();
+    let asked = std::env::var_os("CUDASNAP_LOOK").map(std::path::PathBuf::from);
+    let folder = asked.unwrap_or_else(|| own.path().into());
     for (name, document) in [
         ("report", report()),
         ("hostile", hostile()),
         ("extremes", extremes()),
     ] {
         let write = |kind: &str, content: &[u8]| {
+            assert!(content.len() > 100, "{name}.{kind}");
             std::fs::write(folder.join(format!("{name}.{kind}")), content).unwrap();
         };
         write("html", html(&document).as_bytes());

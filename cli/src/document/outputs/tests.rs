@@ -172,12 +172,16 @@ fn a_file_that_fails_leaves_the_old_one_and_does_not_stop_the_others() {
 
 #[test]
 fn a_full_disk_leaves_the_old_file() {
+    // The child, below.
+    if let Some(old) = std::env::var_os("CUDASNAP_OLD") {
+        return into_a_full_disk(old.to_str().unwrap());
+    }
     let folder = folder();
     let old = folder.path().join("old");
     std::fs::write(&old, "before").unwrap();
     // A limit on the size of files is a disk that is full for this process; in a child, for it holds for all of it.
     let status = std::process::Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 0 && exec \"$0\" --exact document::outputs::tests::into_a_full_disk --ignored"])
+        .args(["-c", "trap '' XFSZ; ulimit -f 0 && exec \"$0\" --exact document::outputs::tests::a_full_disk_leaves_the_old_file"])
         .arg(std::env::current_exe().unwrap())
         .env("CUDASNAP_OLD", &old)
         .stdout(std::process::Stdio::null())
@@ -188,11 +192,8 @@ fn a_full_disk_leaves_the_old_file() {
     assert_eq!(files(folder.path()), ["old"]);
 }
 
-#[test]
-#[ignore = "a part of the test before"]
-fn into_a_full_disk() {
-    let old = std::env::var_os("CUDASNAP_OLD").unwrap();
-    let outputs = parsed(&["--json", old.to_str().unwrap()]);
+fn into_a_full_disk(old: &str) {
+    let outputs = parsed(&["--json", old]);
     outputs.check().unwrap();
     let complaint = outputs.write("[1]", "", &report()).unwrap_err();
     assert!(complaint.contains("old: File too large"), "{complaint}");

@@ -8,7 +8,7 @@
 //! | [`stacked`] | bars made of pieces |
 //! | [`legend`], [`marks`], [`palette`] | which series is which: names, forms and patterns, colours of both themes |
 //! | [`text`] | how much room words take |
-//! | [`scene`] | a drawing as data |
+//! | [`scene`](mod@scene) | a drawing as data |
 //! | [`svg`] | writes it |
 //! | [`numbers`] | the numbers of a plot as a table |
 
