@@ -44,8 +44,8 @@ pub use document::document;
                   ssh node3 cat /var/log/cudasnap.jsonl | cudasnap report node3=-"
 )]
 pub struct Args {
-    /// Files that CUDASNAP_REPORT names, with the host's name in front or without; - is stdin
-    #[arg(required = true, value_name = "[HOST=]FILE", value_hint = ValueHint::FilePath, value_parser = values::text())]
+    /// Files that CUDASNAP_REPORT names; HOST=FILE says whose it is; - is stdin
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = values::text())]
     files: Vec<String>,
     #[command(flatten)]
     outputs: OutputArgs,

@@ -206,5 +206,5 @@ fn limit_of_all(measured: &Measured, direction: Direction) -> Vec<(String, f64)>
 }
 
 fn limit_line(limit: f64) -> (String, f64) {
-    (format!("pinned copies {limit:.1}"), limit)
+    ("pinned copies".to_string(), limit)
 }

@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     unset: Vec<OsString>,
     /// File to execute, and the argument vector, the program's name in front
-    #[arg(last = true, required = true, num_args = 2.., value_name = "FILE NAME ARGS")]
+    #[arg(last = true, required = true, num_args = 2.., value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
