@@ -480,3 +480,39 @@ fn another_users_process_is_refused_with_the_right_that_is_missing() {
     );
     assert_eq!(shimmed.record().counters.requests, 0);
 }
+
+/// With the limit of the bus in the same run, which here is what was set.
+#[test]
+fn sizes_are_measured_with_the_built_in_workload() {
+    let ab = Ab::new();
+    let page = ab.folder.path().join("ab.html");
+    let mut tool = ab
+        .driver
+        .tool("ab --seed 1 --cycles 1 --warm-up 0 --sizes 1,2 --json");
+    tool.arg(ab.file()).arg("--html").arg(&page);
+    let (said, measured) = ab.run(tool.env("CUDASIM_DMA_GBPS", "3"));
+    let names: Vec<&str> = measured
+        .workloads
+        .iter()
+        .map(|workload| &workload.name[..])
+        .collect();
+    assert_eq!(names, ["1 GiB", "2 GiB"], "{said:?}");
+    for (workload, gib) in measured.workloads.iter().zip([1, 2]) {
+        let limit = workload.limit.expect("a limit");
+        for rate in [limit.to_host, limit.to_device] {
+            assert!((0.1..3.2).contains(&rate), "{limit:?}");
+        }
+        assert_eq!(workload.cycles.len(), 2);
+        for cycle in &workload.cycles {
+            assert_eq!(cycle.error, None, "{cycle:?}");
+            for direction in Direction::ALL {
+                let phase = direction.of(cycle).expect("a phase");
+                assert!(phase.bytes >= gib << 30, "{cycle:?}");
+                let is_on = phase.seen.as_ref().expect("a record").effective;
+                assert_eq!(is_on, cycle.variant == "on");
+            }
+        }
+    }
+    let page = fs::read_to_string(page).expect("the page");
+    assert!(page.contains("over size") && page.contains("<svg"));
+}
