@@ -26,7 +26,7 @@ const CONFIDENCES: std::ops::RangeInclusive<f64> = 50.0..=99.99;
     after_help = "Each round makes one cycle (lock, checkpoint, restore, unlock) of each variant, in balanced random order. Ctrl-C: the \
                   cycle under way is finished, and what was measured is written.\nExit status: 0 all was measured; 1 the run ended \
                   early; 2 an option is wrong; 3 some cycles failed, or their contents were wrong; 4 refused before anything was \
-                  touched; 128 and the number of a signal."
+                  touched; 126 the program cannot be executed; 127 there is none; 128 and the number of a signal."
 )]
 pub struct Args {
     /// A process that runs under the library
