@@ -324,7 +324,9 @@ pub(crate) mod tests {
             (2, 40_000_000_000, 0)
         );
         let rates = tally.rates.spread().unwrap();
-        assert!((rates.low - 10.0).abs() < 0.1 && (rates.high - 20.0).abs() < 10.1);
+        for (found, right) in [(rates.low, 10.5), (rates.median, 15.0), (rates.high, 19.5)] {
+            assert!((found - right).abs() < 1e-9, "{rates:?}");
+        }
         assert_eq!(groups[0].1.ineffective, 0, "observing is no failure");
         assert_eq!(groups[1].1.ineffective, 1);
         let all = fleet.merged(|group| group.mode.clone());

@@ -9,7 +9,7 @@ use crate::units;
 use super::collect::{Fleet, Group};
 use super::doubts;
 use super::phase::PIECES;
-use super::tally::{Spread, Tally, ERROR};
+use super::tally::{Spread, Tally, ERROR, FEW};
 use super::timeline::Timeline;
 
 /// Most series of a plot: hosts and their modes; of more the modes alone.
@@ -56,7 +56,7 @@ fn facts(fleet: &Fleet) -> Vec<(String, String)> {
         facts.push(("to", moment(last)));
     }
     let error = format!(
-        "medians and the like are within {} % of the exact ones, since not every number is kept",
+        "medians and the like are exact of up to {FEW} phases, and of more within {} %, since not every number is kept",
         ERROR * 100.0
     );
     facts.push(("accuracy", error));

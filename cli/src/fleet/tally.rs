@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sketches_ddsketch::{Config, DDSketch};
 
 use super::phase::{Phase, PIECES};
+use crate::ab::stats;
 
 /// Largest error of a quantile, as a share of its value.
 pub const ERROR: f64 = 0.002;
@@ -12,42 +13,72 @@ pub const ERROR: f64 = 0.002;
 const BINS: u32 = 16_384;
 const LEAST: f64 = 1e-12;
 
-/// Quantiles of numbers that are not kept.
+/// So many numbers are kept as they are: their quantiles are exact.
+pub const FEW: usize = 512;
+
+/// Quantiles of numbers, of which only a few are kept.
 #[derive(Clone)]
-pub struct Sketch(DDSketch);
+pub struct Sketch {
+    all: DDSketch,
+    /// All of them, or none when they are too many.
+    few: Vec<f64>,
+}
 
 impl Default for Sketch {
     fn default() -> Self {
-        Sketch(DDSketch::new(Config::new(ERROR, BINS, LEAST)))
+        Sketch {
+            all: DDSketch::new(Config::new(ERROR, BINS, LEAST)),
+            few: Vec::new(),
+        }
     }
 }
 
 impl std::fmt::Debug for Sketch {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Sketch of {}", self.0.count())
+        write!(out, "Sketch of {}", self.all.count())
     }
 }
 
 impl Sketch {
     /// Takes a number.
     pub fn add(&mut self, number: f64) {
-        self.0.add(number);
+        let all_kept = self.all_kept();
+        self.all.add(number);
+        self.keep(all_kept, &[number]);
+    }
+
+    fn all_kept(&self) -> bool {
+        self.few.len() == self.all.count()
+    }
+
+    /// Keeps these too, if all were kept so far and there is room.
+    fn keep(&mut self, all_kept: bool, more: &[f64]) {
+        if all_kept && self.few.len() + more.len() <= FEW {
+            self.few.extend_from_slice(more);
+        } else {
+            self.few = Vec::new();
+        }
     }
 
     /// Takes all numbers of another one.
     pub fn merge(&mut self, other: &Sketch) {
         // Both have the same configuration, which is all that could be wrong.
-        let _ = self.0.merge(&other.0);
+        let all_kept = self.all_kept() && other.all_kept();
+        let _ = self.all.merge(&other.all);
+        self.keep(all_kept, &other.few);
     }
 
     /// The number below which this share of all lies; `None` without numbers.
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        if self.0.count() == 0 {
+        if self.all.count() == 0 {
             return None;
         }
-        let found = self.0.quantile(share).ok().flatten()?;
+        if self.all_kept() {
+            return stats::quantile(&self.few, share);
+        }
+        let found = self.all.quantile(share).ok().flatten()?;
         // A bin's middle may lie outside of what was seen.
-        let (least, most) = (self.0.min()?, self.0.max()?);
+        let (least, most) = (self.all.min()?, self.all.max()?);
         Some(found.clamp(least, most))
     }
 }
@@ -172,10 +203,10 @@ mod tests {
     }
 
     proptest! {
-        /// The number at a rank, or one beside it that is as near as promised.
+        /// Between the numbers beside the rank, or as near to one of them as promised.
         #[test]
         fn quantiles_are_as_near_as_promised(
-            mut numbers in proptest::collection::vec(1e-6f64..1e4, 1..400), share in 0.0f64..1.0
+            mut numbers in proptest::collection::vec(1e-6f64..1e4, 1..1200), share in 0.0f64..1.0
         ) {
             let mut sketch = Sketch::default();
             numbers.iter().for_each(|number| sketch.add(*number));
@@ -183,12 +214,14 @@ mod tests {
             let found = sketch.quantile(share).unwrap();
             let rank = share * (numbers.len() - 1) as f64;
             let (below, above) = (numbers[rank.floor() as usize], numbers[rank.ceil() as usize]);
-            prop_assert!(within(found, below) || within(found, above), "{found} {below} {above}");
+            let near = within(found, below) || within(found, above);
+            let few = numbers.len() <= FEW && (below..=above).contains(&found);
+            prop_assert!(if numbers.len() <= FEW { few } else { near }, "{found} {below} {above}");
         }
 
         #[test]
         fn two_sketches_make_one(
-            left in proptest::collection::vec(1e-3f64..1e3, 0..200), right in proptest::collection::vec(1e-3f64..1e3, 1..200)
+            left in proptest::collection::vec(1e-3f64..1e3, 0..400), right in proptest::collection::vec(1e-3f64..1e3, 1..400)
         ) {
             let of = |numbers: &[f64]| {
                 let mut sketch = Sketch::default();
@@ -208,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn of_three_the_middle_and_nearly_the_ends() {
+        let mut sketch = Sketch::default();
+        for number in [3.0, 1.0, 2.0] {
+            sketch.add(number);
+        }
+        let spread = sketch.spread().unwrap();
+        assert_eq!((spread.low, spread.median, spread.high), (1.1, 2.0, 2.9));
+    }
+
+    #[test]
     fn a_sketch_stays_small() {
         let mut sketch = Sketch::default();
         let mut number = 1e-9;
@@ -215,7 +258,9 @@ mod tests {
             sketch.add(number);
             number *= 1.001;
         }
-        assert!(sketch.0.length() < BINS as usize, "{}", sketch.0.length());
+        assert!(sketch.few.is_empty());
+        let length = sketch.all.length();
+        assert!(length < BINS as usize, "{length}");
         assert!(within(sketch.quantile(1.0).unwrap(), 1e9));
         assert!(within(sketch.quantile(0.0).unwrap(), 1e-9));
     }
