@@ -76,6 +76,16 @@ impl From<IdentityError> for SelectionError {
 }
 
 impl Selection {
+    /// One for each number, so that one that is wrong does not hide the others.
+    pub fn of_each(pids: &[i32], tree: bool, ns_pid: bool) -> Vec<Self> {
+        let one = |pid: &i32| Selection {
+            pids: vec![*pid],
+            tree,
+            ns_pid,
+        };
+        pids.iter().map(one).collect()
+    }
+
     /// The processes, each once, in the order given; in a tree parents before children.
     ///
     /// # Errors

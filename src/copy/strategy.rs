@@ -237,6 +237,17 @@ pub fn load(strategy: Strategy, kernel: &Kernel) -> Copy {
 mod tests {
     use super::*;
 
+    #[test]
+    fn parts_and_shares_are_those_that_measured_best() {
+        for all_copy in [false, true] {
+            assert_eq!(longest_part(Strategy::Demote, all_copy), 32 << 10);
+        }
+        assert_eq!(longest_part(Strategy::FlushLate, true), 64 << 10);
+        assert_eq!(longest_part(Strategy::FlushLate, false), 128 << 10);
+        assert_eq!(prefaulting(Strategy::Demote), 9);
+        assert_eq!(prefaulting(Strategy::FlushLate), 10);
+    }
+
     const ALL: Means = Means {
         streams: true,
         flushes: true,

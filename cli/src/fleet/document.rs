@@ -165,6 +165,16 @@ fn group_words(group: &Group) -> Vec<String> {
     ]
 }
 
+/// What phases of a group have in common beside the host; the headings of [`group_words`].
+const GROUP: [&str; 6] = [
+    "direction",
+    "mode",
+    "pages",
+    "buffer",
+    "strategy",
+    "threads",
+];
+
 fn groups(fleet: &Fleet) -> Section {
     let rows = fleet.groups().into_iter().map(|(group, tally)| {
         let mut row = vec![group.host.clone()];
@@ -172,15 +182,7 @@ fn groups(fleet: &Fleet) -> Section {
         row.extend(numbers(tally));
         row
     });
-    let words = [
-        "host",
-        "direction",
-        "mode",
-        "pages",
-        "buffer",
-        "strategy",
-        "threads",
-    ];
+    let words: Vec<&str> = ["host"].into_iter().chain(GROUP).collect();
     Section {
         heading: "Groups".into(),
         text: "Phases that have everything in common that makes a difference.".into(),
@@ -274,15 +276,7 @@ fn split(fleet: &Fleet) -> Option<Section> {
     });
     let mut numbers = PIECES.to_vec();
     numbers.push("sum");
-    let words = [
-        "direction",
-        "mode",
-        "pages",
-        "buffer",
-        "strategy",
-        "threads",
-    ];
-    let table = table(&words, &numbers, rows.collect());
+    let table = table(&GROUP, &numbers, rows.collect());
     let mut text = String::from(
         "Milliseconds for each GB, all hosts together. prefault is making pages before the first copy, as far as no copy ran beside it; \
          driver is everything before, between and after the copies that is neither; munmap comes after the phase's end.",

@@ -53,12 +53,7 @@ pub struct Args {
 impl Args {
     /// One selection for each number, so that one that is wrong does not hide the others.
     fn selections(&self) -> Vec<Selection> {
-        let one = |pid: &i32| Selection {
-            pids: vec![*pid],
-            tree: self.tree,
-            ns_pid: self.ns_pid,
-        };
-        self.pids.iter().map(one).collect()
+        Selection::of_each(&self.pids, self.tree, self.ns_pid)
     }
 }
 

@@ -72,12 +72,7 @@ pub struct Args {
 impl Args {
     /// What to look at: one selection per number, so that one that is wrong does not hide the others.
     fn selections(&self) -> Vec<Selection> {
-        let one = |pid: &i32| Selection {
-            pids: vec![*pid],
-            tree: self.tree,
-            ns_pid: self.ns_pid,
-        };
-        self.pids.iter().map(one).collect()
+        Selection::of_each(&self.pids, self.tree, self.ns_pid)
     }
 
     /// How much to look at.

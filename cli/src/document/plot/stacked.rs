@@ -96,7 +96,8 @@ pub fn total(pieces: &[f64]) -> String {
     number(pieces.iter().sum())
 }
 
-fn drawn(pieces: &[f64]) -> impl Iterator<Item = f64> + '_ {
+/// The pieces as long as they are drawn: what is no number has no length.
+pub fn drawn(pieces: &[f64]) -> impl Iterator<Item = f64> + '_ {
     let known = |piece: &f64| {
         if piece.is_finite() {
             piece.max(0.0)

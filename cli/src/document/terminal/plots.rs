@@ -3,7 +3,7 @@
 use console::{measure_text_width, truncate_str, Color};
 
 use crate::document::plot::scale::{number, Axis};
-use crate::document::plot::stacked::total;
+use crate::document::plot::stacked::{drawn, total};
 use crate::document::{Points, Series, Stacked};
 
 /// How things are drawn.
@@ -64,17 +64,6 @@ pub fn stacked(stacked: &Stacked, look: Look) -> String {
         &blanks,
         look,
     )
-}
-
-fn drawn(pieces: &[f64]) -> impl Iterator<Item = f64> + '_ {
-    let known = |piece: &f64| {
-        if piece.is_finite() {
-            piece.max(0.0)
-        } else {
-            0.0
-        }
-    };
-    pieces.iter().map(known)
 }
 
 /// The pieces of a bar. Ends are rounded rather than lengths, so that equal sums are equally long.
