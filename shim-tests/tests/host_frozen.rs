@@ -11,8 +11,9 @@ use cudasnap_shim_tests::busy::{Busy, CALLS, WORKERS};
 use cudasnap_shim_tests::captor::{self, Caught, Fate, Order, Place};
 use cudasnap_shim_tests::freeze::Freeze;
 use cudasnap_shim_tests::leaks::Growth;
-use cudasnap_shim_tests::shimmed::Shimmed;
+use cudasnap_shim_tests::shimmed::{compile_hostile, Shimmed};
 use cudasnap_shim_tests::simdriver::SimDriver;
+use cudasnap_shim_tests::tool::{send_signal, until};
 use cudasnap_shim_tests::tracee::{Seen, Tracee};
 use cudasnap_shim_tests::watchdog::Watchdog;
 use cudasnap_wire::Step;
@@ -248,8 +249,34 @@ impl Ward {
         Self::on(&SimDriver::build(false))
     }
 
+    /// The kernel refuses names to its threads from now on, and the driver has named its own.
+    fn without_names() -> Self {
+        let driver = SimDriver::build(false);
+        let refuse = driver.library.join("refuse.so");
+        compile_hostile("refuse.c", &["-shared", "-fPIC"], &refuse);
+        let pr_set_name = format!("prctl@{}=EPERM", libc::PR_SET_NAME);
+        let refused = [
+            ("LD_PRELOAD", refuse.to_str().unwrap()),
+            ("REFUSE", &pr_set_name),
+        ];
+        let ward = Self::with(&driver, &refused);
+        send_signal(ward.host.app.pid(), libc::SIGUSR2);
+        // It is put before all threads at once.
+        until("the filter", || {
+            let status = format!("/proc/{}/status", ward.host.app.pid());
+            let status = std::fs::read_to_string(status).unwrap();
+            status.contains("\nSeccomp:\t2\n")
+        });
+        ward
+    }
+
     fn on(driver: &SimDriver) -> Self {
-        let host = Shimmed::start(driver, &["1"], &[("CUDASIM_CONTEXT_MIB", "46")]);
+        Self::with(driver, &[])
+    }
+
+    fn with(driver: &SimDriver, environment: &[(&str, &str)]) -> Self {
+        let environment = [&[("CUDASIM_CONTEXT_MIB", "46")], environment].concat();
+        let host = Shimmed::start(driver, &["1"], &environment);
         let pid = host.app.pid() as i32;
         Ward {
             restore_thread: restore_thread(&host),
@@ -408,7 +435,16 @@ fn helpers_stopped_between_parts_are_not_waited_for() {
 
 #[test]
 fn a_part_whose_helper_is_stopped_is_waited_for() {
-    let mut ward = Ward::start();
+    expect_waited_for(Ward::start());
+}
+
+/// It bears its creator's name then, which is no proof that it is another thread.
+#[test]
+fn a_helper_without_a_name_is_waited_for_too() {
+    expect_waited_for(Ward::without_names());
+}
+
+fn expect_waited_for(mut ward: Ward) {
     let fate = Fate::Held(Duration::from_millis(300));
     for step in ["checkpoint", "restore"] {
         for order in parts(&ward, step, fate) {

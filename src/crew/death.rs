@@ -5,7 +5,8 @@ use super::Crew;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 
-/// Set in a helper's id word by the helper itself, once it has its name. The kernel clears all of the word.
+/// Set in a helper's id word by the helper itself, once it has its name; never where the kernel refuses names. The kernel clears
+/// all of the word.
 pub(super) const NAMED: u32 = 1 << 31;
 
 impl Crew {

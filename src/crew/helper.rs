@@ -62,8 +62,9 @@ impl Crew {
 pub(super) unsafe extern "C" fn live(argument: usize) {
     let index = argument >> 32;
     let epoch = argument as u32;
-    sys::set_thread_name(&name(index));
-    if let Some(tid) = CREW.tids.get(index) {
+    let named = sys::set_thread_name(&name(index));
+    // Without its name it would be taken for another thread, and so for dead, as soon as somebody has to wait for it.
+    if let Some(tid) = CREW.tids.get(index).filter(|_| named) {
         tid.fetch_or(NAMED, Ordering::Release);
     }
     let mark = (index + 1) as u8;

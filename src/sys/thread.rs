@@ -99,10 +99,11 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
-/// Names the calling thread; `name` ends with a zero byte.
-pub fn set_thread_name(name: &[u8; 16]) {
+/// Names the calling thread; `name` ends with a zero byte. Whether the kernel did: a seccomp filter may refuse it, and then the
+/// thread bears its creator's name.
+pub fn set_thread_name(name: &[u8; 16]) -> bool {
     // SAFETY: PR_SET_NAME reads at most 16 bytes.
-    let _ = unsafe {
+    let named = unsafe {
         call6(
             libc::SYS_prctl,
             libc::PR_SET_NAME as usize,
@@ -113,6 +114,7 @@ pub fn set_thread_name(name: &[u8; 16]) {
             0,
         )
     };
+    named.is_ok()
 }
 
 /// CPUs that the calling thread may run on; 0 when the kernel refuses. Asked for with room for 8192 ids, since the kernel

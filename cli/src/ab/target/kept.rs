@@ -30,6 +30,8 @@ const START: Duration = Duration::from_secs(60);
 const SLACK: Duration = Duration::from_secs(10);
 /// What is killed, and the keeper's own limit for that.
 const KILLED: Duration = Duration::from_secs(30);
+/// How long the keeper may take to collect a process that has ended and to say so, where it is its parent.
+const COLLECTED: Duration = Duration::from_secs(1);
 /// How long the last words of a program that ended are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -151,6 +153,20 @@ impl Kept {
         self.ended
             .get(&pid)
             .map(|status| Ending::from_wait_status(*status))
+    }
+
+    /// The same of one that has just ended: waits a little for the keeper, which hears of it a moment later.
+    pub fn late_status_of(&mut self, pid: i32) -> Option<Ending> {
+        let since = Instant::now();
+        while !self.ended.contains_key(&pid) && !self.is_gone {
+            let rest = COLLECTED.checked_sub(since.elapsed())?;
+            match self.words.recv_timeout(rest) {
+                Ok(word) => self.take(word),
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => self.lose(),
+            }
+        }
+        self.status_of(pid)
     }
 
     /// Whether the program goes on, or what it has started does after it has ended well.

@@ -27,7 +27,7 @@ use crossbeam_channel::Receiver;
 
 use crate::output;
 use crate::pinned::child::own_program;
-use crate::process::ending::Watch;
+use crate::process::ending::{Ending, Watch};
 use crate::process::identity::Identity;
 
 pub use error::Error;
@@ -107,19 +107,26 @@ impl Started {
 
     /// How it ended, in a sentence with its last words; `None`: it lives.
     pub fn ending(&mut self) -> Option<String> {
-        let by_keeper = self.kept.status_of(self.cuda.pid);
-        let by_watch = || self.watch.as_ref()?.ended_within(Duration::ZERO);
-        let gone = || self.cuda.check().is_err();
-        let how = match by_keeper.or_else(by_watch) {
-            Some(ending) => ending.to_string(),
-            None if gone() => "ended".into(),
-            None => return None,
-        };
+        let how = self.how_it_ended()?;
         let (pid, name) = (self.cuda.pid, self.cuda.shown_name());
         Some(
             self.kept
                 .with_last_words(format!("process {pid} ({name}) {how}")),
         )
+    }
+
+    fn how_it_ended(&mut self) -> Option<Ending> {
+        let pid = self.cuda.pid;
+        if let Some(ending) = self.kept.status_of(pid) {
+            return Some(ending);
+        }
+        let by_watch = || self.watch.as_ref()?.ended_within(Duration::ZERO);
+        let gone = || self.cuda.check().is_err().then_some(Ending::Unknown);
+        match by_watch().or_else(gone)? {
+            // The keeper may be about to say it.
+            Ending::Unknown => Some(self.kept.late_status_of(pid).unwrap_or(Ending::Unknown)),
+            ending => Some(ending),
+        }
     }
 
     /// Writes a line to its stdin, and returns the next line that it writes to stdout: the built-in workload and the like answer so.
