@@ -8,7 +8,8 @@ use clap::ValueHint;
 use super::data::Variant;
 use super::plan::Rounds;
 use super::target::StartOptions;
-use super::variant::{self, Grid};
+use super::variant;
+use super::variant::grid::{self, Grid};
 use crate::document::OutputArgs;
 use crate::flow::args::{lock_timeout, LockTimeout};
 use crate::process::identity::Identity;
@@ -43,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "VARIANT", value_parser = values::read(variant::parse))]
     variant: Vec<Variant>,
     /// Variants of every combination of these values: KEY=VALUE|VALUE,...
-    #[arg(long, value_name = "GRID", value_parser = values::read(variant::parse_grid))]
+    #[arg(long, value_name = "GRID", value_parser = values::read(grid::parse_grid))]
     grid: Vec<Grid>,
     /// Rounds: each has a cycle of every variant
     #[arg(long, value_name = "N", default_value = "10", value_parser = values::whole::<u32>(1, 100_000))]
@@ -142,7 +143,7 @@ impl Args {
     /// # Errors
     /// What does not go together, and what to do instead.
     pub fn order(&self, clock: u64) -> Result<Order<'_>, String> {
-        let variants = variant::all(&self.variant, &self.grid)?;
+        let variants = grid::all(&self.variant, &self.grid)?;
         let groups = variant::groups(&variants);
         if let Some(pid) = self.pid {
             one_process(pid, &variants, &groups)?;

@@ -1,17 +1,15 @@
-//! The report on a run, as data for whoever shows it. `plots` are its pictures.
+//! The report on a run, as data for whoever shows it. `facts` are what was measured where, `plots` its pictures.
 
+mod facts;
 mod plots;
-
-use std::time::{Duration, UNIX_EPOCH};
 
 use super::data::{Measured, Workload};
 use super::doubts;
 use super::stats::Spread;
 use super::summary::{calls, confidence, Calls, Comparison, Direction};
-use super::variant::settings;
 use crate::document::{Column, Document, Doubt, Section, Table};
 use crate::foreign_text::printable;
-use crate::units;
+use facts::facts;
 use plots::{over_cycles, over_sizes, split};
 
 /// Makes it.
@@ -81,85 +79,6 @@ fn sentence(text: &str) -> String {
         whole.push('.');
     }
     whole
-}
-
-/// Name and value; what is not known is left out.
-type Facts = Vec<(String, String)>;
-
-fn add(facts: &mut Facts, name: &str, value: String) {
-    if !value.is_empty() {
-        facts.push((printable(name), printable(&value)));
-    }
-}
-
-fn facts(measured: &Measured) -> Facts {
-    let mut facts = Facts::new();
-    let started = UNIX_EPOCH.checked_add(Duration::from_secs(measured.started_unix));
-    let started = started.map(humantime::format_rfc3339_seconds);
-    let started = started.map_or(String::new(), |time| time.to_string());
-    add(&mut facts, "Started", started);
-    of_machine(measured, &mut facts);
-    for workload in &measured.workloads {
-        let name = match measured.workloads.len() {
-            1 => String::new(),
-            _ => format!(" of {}", workload.name),
-        };
-        of_workload(workload, &name, &mut facts);
-    }
-    let variants = measured.workloads.first();
-    let variants = variants.map_or(String::new(), of_variants);
-    add(&mut facts, "Variants", variants);
-    let cycles = measured.workloads.iter();
-    let cycles = cycles.flat_map(|workload| &workload.cycles);
-    let right = cycles.filter(|cycle| cycle.verified == Some(true)).count();
-    let contents = match right {
-        0 => "not asked for".into(),
-        count => format!("right after {count} cycles"),
-    };
-    add(&mut facts, "Contents", contents);
-    add(&mut facts, "Seed", measured.seed.to_string());
-    add(&mut facts, "cudasnap", measured.tool.clone());
-    facts
-}
-
-fn of_machine(measured: &Measured, facts: &mut Facts) {
-    if let Some(gpu) = &measured.gpu {
-        let link = gpu.link.as_ref();
-        let link = link.map_or(String::new(), |link| format!(", PCIe {link}"));
-        add(facts, "GPU", format!("{}{link}", gpu.name));
-        add(facts, "Driver", gpu.driver.clone());
-    }
-    let host = &measured.host;
-    add(facts, "CPU", format!("{} of {}", host.cpus, host.cpu));
-    add(facts, "Main memory", units::bytes(host.memory));
-    add(facts, "Kernel", host.kernel.clone());
-    add(facts, "Transparent huge pages", host.thp.clone());
-}
-
-fn of_workload(workload: &Workload, name: &str, facts: &mut Facts) {
-    add(facts, &format!("Command{name}"), workload.command.join(" "));
-    if let Some(limit) = &workload.limit {
-        add(
-            facts,
-            &format!("Pinned copies{name}"),
-            format!(
-                "{:.1} GB/s to main memory, {:.1} GB/s to the GPU ({} times {})",
-                limit.to_host,
-                limit.to_device,
-                limit.repeats,
-                units::bytes(limit.bytes)
-            ),
-        );
-    }
-}
-
-fn of_variants(workload: &Workload) -> String {
-    let variants = workload.variants.iter().map(|variant| {
-        let settings = settings(variant);
-        let comma = if settings.is_empty() { "" } else { "," };
-        format!("{} (mode={}{comma}{settings})", variant.name, variant.mode)
-    });
-    variants.collect::<Vec<_>>().join("; ")
 }
 
 /// A part of the baseline's time, with so many digits that the ends of its interval differ.

@@ -197,7 +197,7 @@ mod tests {
     };
 
     fn two() -> Vec<Variant> {
-        variant::all(&[], &[]).unwrap()
+        variant::grid::all(&[], &[]).unwrap()
     }
 
     fn session(mock: &mut Mock) -> Session {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn processes_take_turns_and_each_is_left() {
-        let variants = variant::all(
+        let variants = variant::grid::all(
             &[
                 variant::parse("stock").unwrap(),
                 variant::parse("on").unwrap(),

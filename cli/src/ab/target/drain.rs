@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
 
-use super::ready::Pattern;
+use super::pattern::Pattern;
 
 const CHUNK: usize = 64 << 10;
 /// Chunks that wait for a slow reader before further ones are left out.

@@ -18,7 +18,7 @@ use super::drain::{Drain, Heard, Output};
 use super::family;
 use super::keeper::Word;
 use super::launch::Launch;
-use super::ready::StartOptions;
+use super::options::StartOptions;
 use super::{output_file, Error};
 use crate::foreign_text::printable;
 use crate::process::ending::Ending;

@@ -7,15 +7,23 @@
 //! | [`kept`] | the keeper from this side |
 //! | [`drain`] | the program's outputs, which never block it |
 //! | [`family`] | which processes there are below, and signals to them |
-//! | [`ready`], [`quiet`] | when it is ready |
+//! | [`options`] | when it counts as ready, how it ends, where its output goes |
+//! | [`ready`] | whether all signs have come |
+//! | [`command`], [`port`], [`pattern`], [`memory`] | the signs |
+//! | [`quiet`] | when GPU memory is quiet |
 //! | [`error`] | why it is not there |
 
+pub mod command;
 pub mod drain;
 pub mod error;
 pub mod family;
 pub mod keeper;
 pub mod kept;
 pub mod launch;
+pub mod memory;
+pub mod options;
+pub mod pattern;
+pub mod port;
 pub mod quiet;
 pub mod ready;
 
@@ -33,7 +41,7 @@ use crate::process::identity::Identity;
 pub use error::Error;
 use kept::Kept;
 use launch::Launch;
-pub use ready::StartOptions;
+pub use options::StartOptions;
 use ready::{Ready, Wait};
 
 /// A program that runs and is ready. It ends with this value, at the latest.

@@ -1,0 +1,56 @@
+//! A line of output that is waited for: one sign that a program is ready.
+
+use regex::Regex;
+
+/// What a line must contain, or match.
+#[derive(Debug, Clone)]
+pub enum Pattern {
+    /// This text.
+    Text(String),
+    /// This expression.
+    Regex(Regex),
+}
+
+impl Pattern {
+    /// From `TEXT` or `/REGEX/`.
+    ///
+    /// # Errors
+    /// The expression makes no sense.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let inner = text
+            .strip_prefix('/')
+            .and_then(|rest| rest.strip_suffix('/'));
+        match inner.filter(|inner| !inner.is_empty()) {
+            None => Ok(Pattern::Text(text.to_owned())),
+            Some(inner) => Regex::new(inner)
+                .map(Pattern::Regex)
+                .map_err(|error| format!("--ready-line {text}: {error}")),
+        }
+    }
+
+    /// Whether a line does.
+    pub fn fits(&self, line: &str) -> bool {
+        match self {
+            Pattern::Text(text) => line.contains(text),
+            Pattern::Regex(regex) => regex.is_match(line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_contains_a_text_or_matches() {
+        let fits = |pattern: &str, line: &str| Pattern::new(pattern).unwrap().fits(line);
+        assert!(fits(
+            "startup complete",
+            "INFO: Application startup complete."
+        ));
+        assert!(!fits("startup complete", "startup"));
+        assert!(fits(r"/^ready \d+$/", "ready 42") && !fits(r"/^ready \d+$/", "not ready 42"));
+        assert!(fits("/", "a/b") && fits("//", "http://x"));
+        assert!(Pattern::new("/(/").unwrap_err().contains("--ready-line"));
+    }
+}
