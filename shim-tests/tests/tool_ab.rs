@@ -521,3 +521,19 @@ fn sizes_are_measured_with_the_built_in_workload() {
     let page = fs::read_to_string(page).expect("the page");
     assert!(page.contains("over size") && page.contains("<svg"));
 }
+
+/// Which GPU a program takes is known once it has.
+#[test]
+fn the_gpu_of_a_program_is_the_one_that_it_took() {
+    let ab = Ab::new();
+    let mut command = ab.driver.tool("ab --seed 1 --cycles 1 --warm-up 0 --json");
+    command
+        .arg(ab.file())
+        .args(["--ready-line", "ready", "--"])
+        .arg(binary())
+        .args(["workload", "--mib", "96", "--gpu", "1"])
+        .envs([("CUDASIM_DEVICES", "2"), ("CUDASIM_DMA_GBPS", "3")]);
+    let (said, measured) = ab.run(&mut command);
+    assert_eq!(measured.gpu.and_then(|gpu| gpu.number), Some(1), "{said:?}");
+    assert!(measured.workloads[0].limit.is_some(), "{said:?}");
+}

@@ -58,6 +58,9 @@ pub struct Gpu {
     pub driver: String,
     /// Its PCIe link: generation and lanes, where NVML knows.
     pub link: Option<String>,
+    /// Its number by PCI bus, as NVML counts.
+    #[serde(default)]
+    pub number: Option<u32>,
 }
 
 /// One program at one size.

@@ -28,6 +28,7 @@ pub fn gpu(all: &Gpus, index: u32) -> Option<Gpu> {
             all.driver.clone()
         },
         link: gpus::link(index),
+        number: Some(index),
     })
 }
 

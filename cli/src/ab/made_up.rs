@@ -41,6 +41,7 @@ pub fn run(rounds: u32, speed: f64) -> Measured {
             name: "a GPU".into(),
             driver: "580.159.04".into(),
             link: Some("Gen5 x16".into()),
+            number: Some(0),
         }),
         workloads: vec![Workload {
             name: "a program".into(),

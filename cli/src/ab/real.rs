@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::args::{Order, Subject};
 use super::bench::{Bench, Made, Trouble};
 use super::data::{Cycle, Variant};
+use super::limit::Link;
 use super::place::Place;
 use super::surroundings::Before;
 use super::target::{self, Started};
@@ -44,6 +45,7 @@ pub struct Real<'a> {
     what: String,
     place: Option<Place>,
     started: Option<Started>,
+    link: Option<Link>,
 }
 
 impl<'a> Real<'a> {
@@ -69,7 +71,13 @@ impl<'a> Real<'a> {
             what: String::new(),
             place: None,
             started: None,
+            link: None,
         }
+    }
+
+    /// The GPU of the process, and the limit of its link; `None`: there was no process.
+    pub fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
     }
 
     /// Starts the program for a group: with the library under the first variant's mode, or without it.
@@ -191,6 +199,10 @@ impl Bench for Real<'_> {
         self.bar.set_prefix(format!("{pid:>7}"));
         let place = Place::enter(pid, self.order, group, &self.calls, &self.signals)?;
         self.place = Some(place);
+        if self.link.is_none() {
+            self.bar.set_message("pinned copies, for the limit");
+            self.link = Some(Link::of(pid, self.order.limit));
+        }
         Ok(())
     }
 

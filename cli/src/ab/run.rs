@@ -8,19 +8,19 @@ use crossbeam_channel::Receiver;
 use super::args::{Args, Order, Subject};
 use super::bench::Trouble;
 use super::csv::csv;
-use super::data::{Limit, Measured, Workload, SCHEMA};
+use super::data::{Measured, Workload, SCHEMA};
 use super::document::document;
 use super::doubts::look::{has_failed, is_wrong};
+use super::limit::Link;
 use super::plan::plan;
 use super::real::Real;
 use super::session::{self, Session};
-use super::{host, json, limit, place};
+use super::{host, json, place};
 use crate::document::shown;
 use crate::exit::Exit;
 use crate::flow::call::leave;
 use crate::flow::calls::Calls;
 use crate::flow::targets::{load, Stop};
-use crate::gpus::Gpus;
 use crate::process::identity::Identity;
 use crate::{output, signals};
 
@@ -56,7 +56,6 @@ fn measure(order: &Order<'_>, started_unix: u64) -> Result<(Measured, Option<Tro
     let signals = signals::listen(&signals::ENDING);
     let signals =
         signals.map_err(|error| Trouble::failed(format!("signals cannot be caught: {error}")))?;
-    let gpus = Gpus::look().ok();
     let theirs = order.subjects.iter().filter_map(Subject::identity);
     let theirs: Vec<Identity> = theirs.collect();
     let driver: Arc<dyn Calls> = Arc::new(load(theirs.iter(), &signals).map_err(stop)?);
@@ -75,18 +74,16 @@ fn measure(order: &Order<'_>, started_unix: u64) -> Result<(Measured, Option<Tro
     let origin = Instant::now();
     let mut stopped = None;
     for (number, subject) in order.subjects.iter().enumerate() {
-        let index = number_of_gpu(subject, gpus.as_ref());
-        measured.gpu = gpus.as_ref().and_then(|gpus| host::gpu(gpus, index));
-        let (limit, no_limit) = limit_of(order, subject);
         // Each program its own order.
         let seed = order.seed.wrapping_add(number as u64);
         let plan = plan(&order.groups, order.rounds, seed);
         let mut bench = Real::new(order, subject, Arc::clone(&driver), signals.clone(), origin);
         let session = session::run(&mut bench, &plan, &order.variants);
         stopped = session.stopped.clone();
-        measured
-            .workloads
-            .push(workload(order, subject, session, limit, no_limit));
+        let link = bench.link();
+        measured.gpu = link.and_then(|link| link.gpu.clone()).or(measured.gpu);
+        let workload = workload(order, subject, session, link);
+        measured.workloads.push(workload);
         if stopped.is_some() {
             break;
         }
@@ -130,37 +127,11 @@ fn announce(order: &Order<'_>) {
     ));
 }
 
-/// The GPU that a process is on; the first one where nobody knows.
-fn number_of_gpu(subject: &Subject, gpus: Option<&Gpus>) -> u32 {
-    match subject {
-        Subject::Process(pid) => {
-            let on = gpus.and_then(|gpus| gpus.contexts_of(*pid).next());
-            on.map_or(0, |(gpu, _)| gpu.index)
-        }
-        Subject::Program { .. } => 0,
-    }
-}
-
-fn limit_of(order: &Order<'_>, subject: &Subject) -> (Option<Limit>, Option<String>) {
-    if !order.limit {
-        return (None, Some("--no-limit".into()));
-    }
-    let pid = match subject {
-        Subject::Process(pid) => Some(*pid),
-        Subject::Program { .. } => None,
-    };
-    match limit::measure(pid) {
-        Ok(limit) => (Some(limit), None),
-        Err(why) => (None, Some(why)),
-    }
-}
-
 fn workload(
     order: &Order<'_>,
     subject: &Subject,
     session: Session,
-    limit: Option<Limit>,
-    no_limit: Option<String>,
+    link: Option<&Link>,
 ) -> Workload {
     let (name, command) = match subject {
         Subject::Program { name, command } => (
@@ -176,8 +147,8 @@ fn workload(
         name,
         command,
         variants: order.variants.clone(),
-        limit,
-        no_limit,
+        limit: link.and_then(|link| link.limit.clone().ok()),
+        no_limit: link.and_then(|link| link.limit.clone().err()),
         cycles: session.cycles,
     }
 }

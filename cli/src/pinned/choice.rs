@@ -17,13 +17,6 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The one with this number.
-    pub fn of_number(number: u32) -> Self {
-        let gpus = Gpus::look().map(|told| told.gpus).unwrap_or_default();
-        let found = gpus.iter().find(|gpu| gpu.index == number);
-        found.map_or_else(|| Choice::numbered(number), Choice::of)
-    }
-
     /// The first that a process uses.
     pub fn of_process(pid: i32) -> Self {
         let Ok(gpus) = Gpus::look() else {

@@ -56,25 +56,12 @@ pub fn run(args: &Args) -> Exit {
     }
 }
 
-/// Measures the GPU with this number, as NVML counts (by PCI bus): `repeats` copies of `bytes` each way, of fewer bytes where the GPU
-/// has not so many free.
+/// Measures the GPU that a process uses, the first of several, or the first of the machine where NVML does not tell: `repeats` copies of
+/// `bytes` each way, of fewer bytes where the GPU has not so many free.
 ///
 /// # Errors
 /// Why there are no rates.
-pub fn measure(gpu: u32, bytes: u64, repeats: u32) -> Result<Limit, String> {
-    child::measure(
-        &child::own_program(),
-        &Choice::of_number(gpu),
-        bytes,
-        repeats,
-    )
-}
-
-/// The same for the GPU that a process uses: the first of several; the first of the machine where NVML does not tell.
-///
-/// # Errors
-/// As [`measure`].
-pub fn measure_for(pid: i32, bytes: u64, repeats: u32) -> Result<Limit, String> {
+pub fn measure(pid: i32, bytes: u64, repeats: u32) -> Result<Limit, String> {
     child::measure(
         &child::own_program(),
         &Choice::of_process(pid),

@@ -35,6 +35,7 @@ fn run() -> Measured {
             name: "NVIDIA H200".into(),
             driver: "580.159.04".into(),
             link: None,
+            number: None,
         }),
         confidence: None,
         workloads: vec![Workload {
@@ -184,6 +185,7 @@ fn foreign_text_is_no_formula() {
         name: evil(),
         driver: evil(),
         link: None,
+        number: None,
     });
     let workload = &mut run.workloads[0];
     workload.name = evil();

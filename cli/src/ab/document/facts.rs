@@ -51,7 +51,10 @@ fn of_machine(measured: &Measured, facts: &mut Facts) {
     if let Some(gpu) = &measured.gpu {
         let link = gpu.link.as_ref();
         let link = link.map_or(String::new(), |link| format!(", PCIe {link}"));
-        add(facts, "GPU", format!("{}{link}", gpu.name));
+        let number = gpu
+            .number
+            .map_or(String::new(), |number| format!(", number {number}"));
+        add(facts, "GPU", format!("{}{number}{link}", gpu.name));
         add(facts, "Driver", gpu.driver.clone());
     }
     let host = &measured.host;
