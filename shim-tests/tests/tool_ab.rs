@@ -359,6 +359,32 @@ fn a_cycle_that_fails_is_left_out_and_the_process_brought_back() {
     assert_eq!(shimmed.app.wrong_words(), 0);
 }
 
+/// After three more tries the run ends; the process is not lost, and the report has what was measured.
+#[test]
+fn a_process_that_cannot_be_brought_back_is_told_with_the_way_back() {
+    let ab = Ab::new();
+    // The cycle tries twice by itself.
+    let fault = ("CUDASIM_FAULT", "copy:middle,phase=restore,keep,times=5");
+    let mut shimmed = Shimmed::start(&ab.driver, &["32"], &[fault]);
+    let pid = shimmed.app.pid();
+    let said = Said::by(&mut ab.tool("--cycles 3", &[&pid.to_string()]));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(said.stderr.matches("tried again in").count(), 3, "{said:?}");
+    assert!(
+        said.stderr.contains(&format!(
+            "process {pid} is left checkpointed, restore failed"
+        )) && said.stderr.contains(&format!("\"cudasnap restore {pid}\"")),
+        "{said:?}"
+    );
+    assert_eq!(ab.measured().workloads[0].cycles.len(), 1);
+    assert_eq!(ab.state(pid), "checkpointed");
+    // The fault is over now.
+    for way_back in ["restore", "unlock"] {
+        shimmed.must(way_back);
+    }
+    assert_eq!(shimmed.app.wrong_words(), 0);
+}
+
 /// Error 2, what a full machine or GPU gives.
 #[test]
 fn a_run_in_which_every_cycle_fails_ends_soon() {
