@@ -198,7 +198,7 @@ const PHASE: [Column<OfPhase>; 20] = [
     ),
 ];
 
-const BACK: [Column<OfCycle>; 10] = [
+const BACK: [Column<OfCycle>; 11] = [
     cycle("unlock_s", "time inside the driver's unlock call", |row| {
         optional(row.cycle.unlock)
     }),
@@ -250,6 +250,9 @@ const BACK: [Column<OfCycle>; 10] = [
         "pinned copies to the device, the limit of a restore",
         |row| optional(row.workload.limit.map(|limit| limit.to_device)),
     ),
+    cycle("gpu_number", "its number by PCI bus", |row| {
+        shown(row.run.gpu.as_ref().and_then(|gpu| gpu.number))
+    }),
 ];
 
 /// All cycles as CSV.

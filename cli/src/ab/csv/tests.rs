@@ -35,7 +35,7 @@ fn run() -> Measured {
             name: "NVIDIA H200".into(),
             driver: "580.159.04".into(),
             link: None,
-            number: None,
+            number: Some(3),
         }),
         confidence: None,
         workloads: vec![Workload {
@@ -105,6 +105,7 @@ fn each_cycle_has_a_row_with_what_was_measured() {
     assert_eq!(rows.len(), 2);
     for (name, value) in [
         ("workload", "24 GiB"),
+        ("gpu_number", "3"),
         ("variant", "on:4"),
         ("mode", "on"),
         ("settings", "threads=4"),
@@ -246,7 +247,7 @@ fn columns_are_the_documented_ones() {
 #[test]
 fn names_are_stable() {
     let names: Vec<String> = columns().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names.len(), 65);
+    assert_eq!(names.len(), 66);
     let mut once = names.clone();
     once.sort();
     once.dedup();
