@@ -237,6 +237,18 @@ impl Libcuda {
         retaken
     }
 
+    /// Whether all held slots are this libcuda's, and hold ours.
+    pub fn holds_all(&self) -> bool {
+        HOLDINGS.iter().all(|holding| {
+            let address = holding.address.load(Ordering::Acquire);
+            let is_ours = || {
+                let word = slot_word(address).load(Ordering::Acquire);
+                word as usize == holding.ours()
+            };
+            address == 0 || (self.memory.spans(address) && is_ours())
+        })
+    }
+
     /// Whether the loader wrote this value: the stub of a libcuda that was loaded anew where the old one was, or a
     /// resolution. It resolves a slot once, only one that held a stub, and to what our own import of the symbol was resolved
     /// to, or to the old `memcpy`.
@@ -280,11 +292,13 @@ fn recheck_one(slot: Slot, holding: &Holding, libcuda: &Libcuda) -> SlotState {
     libcuda.swap_in(holding, address, ours)
 }
 
-/// Whether the held slots still hold ours, or are there no longer.
+/// Whether the held slots still hold ours, or are there no longer. No where the kernel forbids the question: [`Libcuda::retake`] and
+/// [`Libcuda::holds_all`] look themselves.
 pub fn intact() -> bool {
     HOLDINGS
         .iter()
-        .all(|holding| holding.word_now() != Word::Other)
+        .filter(|holding| holding.address.load(Ordering::Acquire) != 0)
+        .all(|holding| matches!(holding.word_now(), Word::Ours | Word::Gone))
 }
 
 /// Puts every held slot back, but those that `stays` names. A slot that holds something else by now is left alone; one that is mapped no longer was
@@ -301,11 +315,14 @@ pub fn release_all(stays: impl Fn(Slot) -> bool, mut each: impl FnMut(Slot, Slot
         }
         let before = holding.before.load(Ordering::Relaxed) as u64;
         let ours = holding.ours();
+        // Where the kernel forbids to read, its list of mappings says whether there is anything.
+        let is_there = now != Word::Unknown || maps::writable(&[address]) == [true];
         let is_free = matches!(now, Word::Ours | Word::Unknown)
+            && is_there
             && slot_word(address)
                 .compare_exchange(ours as u64, before, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok();
-        let given_up = now != Word::Gone && !is_free;
+        let given_up = now != Word::Gone && is_there && !is_free;
         holding.given_up.fetch_or(given_up, Ordering::Relaxed);
         each(
             slot,

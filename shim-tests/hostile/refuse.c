@@ -1,10 +1,12 @@
 /* A seccomp profile, as strict containers have it, or a kernel that is out of something: system calls answered with an errno
- * and not made. Preloaded; from SIGUSR2 on, in all threads, and for good, it refuses what REFUSE lists:
+ * and not made. Preloaded; from SIGUSR2 on, or from the beginning with REFUSE_AT_ONCE set, in all threads, and for good, it refuses
+ * what REFUSE lists:
  *
  *     madvise@14=ENOMEM,mmap@>=8192=EPERM,clone=EAGAIN
  *
  * A number behind @ is compared with one argument: advice of madvise, length of mmap, munmap, mprotect and mremap, option of
- * prctl, operation of futex, signal of tgkill. Behind @>= the argument must be that or more, behind @<= that or less. */
+ * prctl, operation of futex, signal of tgkill. Behind @>= the argument must be that or more, behind @<= that or less. DONE in place of an
+ * errno says that the call succeeded, as an emulating supervisor may. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>
@@ -31,6 +33,8 @@ static const struct name calls[] = {
     {"clone", SYS_clone, 0},
     {"clone3", SYS_clone3, 0},
     {"futex", SYS_futex, 1},
+    {"getpid", SYS_getpid, 0},
+    {"gettid", SYS_gettid, 0},
     {"madvise", SYS_madvise, 2},
     {"mmap", SYS_mmap, 1},
     {"mprotect", SYS_mprotect, 1},
@@ -43,12 +47,13 @@ static const struct name calls[] = {
     {"rt_sigprocmask", SYS_rt_sigprocmask, 0},
     {"sched_getaffinity", SYS_sched_getaffinity, 0},
     {"sched_yield", SYS_sched_yield, 0},
+    {"sigaltstack", SYS_sigaltstack, 0},
     {"tgkill", SYS_tgkill, 2},
     {NULL, 0, 0},
 };
 
 static const struct name errors[] = {
-    {"EACCES", EACCES, 0}, {"EAGAIN", EAGAIN, 0}, {"EFAULT", EFAULT, 0}, {"EINTR", EINTR, 0},
+    {"DONE", 0, 0},        {"EACCES", EACCES, 0}, {"EAGAIN", EAGAIN, 0}, {"EFAULT", EFAULT, 0}, {"EINTR", EINTR, 0},
     {"EINVAL", EINVAL, 0}, {"EMFILE", EMFILE, 0}, {"ENOMEM", ENOMEM, 0}, {"ENOSYS", ENOSYS, 0},
     {"EPERM", EPERM, 0},   {NULL, 0, 0},
 };
@@ -147,4 +152,6 @@ __attribute__((constructor)) static void prepare(void)
     add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     const struct sigaction action = {.sa_handler = refuse, .sa_flags = SA_RESTART};
     sigaction(SIGUSR2, &action, NULL);
+    if (getenv("REFUSE_AT_ONCE"))
+        refuse(0);
 }

@@ -142,10 +142,37 @@ static const char *kept(void)
     return detail;
 }
 
+/* Its list of mappings cannot be read when what is kept is to go: it goes later, not never. */
+static const char *undropped(void)
+{
+    make_source(LENGTH);
+    unsigned char *buffer = request(LENGTH);
+    copy_all(buffer, source, LENGTH);
+    release(buffer, LENGTH);
+    expect(is_mapped(buffer), "it is not kept");
+    struct rlimit before, none;
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    expect(setrlimit(RLIMIT_NOFILE, &none) == 0, "no limit");
+    *drop_word() = 1;
+    munmap(plain_memory(4096), 4096);
+    expect(is_mapped(buffer) && *drop_word() == 1, "it went unseen");
+    unsigned char *other = request(LENGTH);
+    copy_all(other, source, LENGTH);
+    expect_source(other, LENGTH);
+    release(other, LENGTH);
+    expect(setrlimit(RLIMIT_NOFILE, &before) == 0, "no limit");
+    *drop_word() = 1;
+    munmap(plain_memory(4096), 4096);
+    expect(!is_mapped(buffer) && !is_mapped(other) && *drop_word() == 0, "it does not go");
+    return "";
+}
+
 int main(int count, char **arguments)
 {
     static const struct attack attacks[] = {
-        {"three", three}, {"no-descriptor", no_descriptor}, {"kept", kept}, {NULL, NULL}};
+        {"three", three}, {"undropped", undropped}, {"no-descriptor", no_descriptor}, {"kept", kept}, {NULL, NULL}};
     load_cuda();
     return run_attack(attacks, count, arguments);
 }

@@ -182,6 +182,20 @@ fn no_flush_is_late_where_another_hook_stands_in_a_slot() {
     }
 }
 
+/// Without a look at the slots nobody knows that they are still ours.
+#[test]
+#[cfg_attr(no_late_flush, ignore = "needs a CPU with clflushopt")]
+fn no_flush_is_late_where_slots_cannot_be_looked_at() {
+    for slot in ["mprotect", "madvise", "munmap"] {
+        let outcome = attack("hooked-meanwhile", slot)
+            .preload("refuse")
+            .env("REFUSE", "process_vm_readv=EPERM")
+            .env("REFUSE_AT_ONCE", "1")
+            .run();
+        assert!(outcome.is_covered("checkpoint") && outcome.is_covered("restore"));
+    }
+}
+
 #[test]
 #[cfg_attr(no_late_flush, ignore = "needs a CPU with clflushopt")]
 fn no_flush_of_an_allocators_memory_is_late() {

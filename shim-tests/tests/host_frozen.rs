@@ -249,12 +249,12 @@ impl Ward {
         Self::on(&SimDriver::build(false))
     }
 
-    /// The kernel refuses names to its threads from now on, and the driver has named its own.
-    fn without_names() -> Self {
+    /// The kernel answers so to whoever names a thread, and does not, from now on. The driver has named its own.
+    fn without_names(answer: &str) -> Self {
         let driver = SimDriver::build(false);
         let refuse = driver.library.join("refuse.so");
         compile_hostile("refuse.c", &["-shared", "-fPIC"], &refuse);
-        let pr_set_name = format!("prctl@{}=EPERM", libc::PR_SET_NAME);
+        let pr_set_name = format!("prctl@{}={answer}", libc::PR_SET_NAME);
         let refused = [
             ("LD_PRELOAD", refuse.to_str().unwrap()),
             ("REFUSE", &pr_set_name),
@@ -441,7 +441,17 @@ fn a_part_whose_helper_is_stopped_is_waited_for() {
 /// It bears its creator's name then, which is no proof that it is another thread.
 #[test]
 fn a_helper_without_a_name_is_waited_for_too() {
-    expect_waited_for(Ward::without_names());
+    for answer in ["EPERM", "DONE"] {
+        expect_waited_for(Ward::without_names(answer));
+    }
+}
+
+/// The mounted /proc is of an outer pid namespace: under a helper's number it tells of an idle thread.
+#[test]
+fn a_helper_that_another_proc_does_not_know_is_waited_for_too() {
+    let namespace = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let waited = Attack::new("numbers outer").through(&namespace).run_stock();
+    assert_ne!(waited, "0");
 }
 
 fn expect_waited_for(mut ward: Ward) {

@@ -1,6 +1,6 @@
-//! Whether a helper is dead: a thread that the kernel did not clear is proved gone by asking it, or by bearing another name than a helper's.
+//! Whether a helper is dead: a thread that the kernel did not clear is proved gone by asking it, or by /proc that tells of another one.
 
-use super::helper::name;
+use super::helper::{name, NAME};
 use super::Crew;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
@@ -27,16 +27,23 @@ pub(super) fn is_gone(tid: &AtomicU32, id: u32) -> bool {
 /// Whether a thread with a helper's number is another one: where a process checkpointer left the helper behind, the number may
 /// have been given anew. Then the id is cleared here. Asks /proc: for those that are late.
 pub(super) fn is_another(helper: usize, tid: &AtomicU32, id: u32) -> bool {
-    let named = id & NAMED != 0;
-    named && !may_be(helper, id & !NAMED) && forget(tid, id)
+    let (named, number) = (id & NAMED != 0, id & !NAMED);
+    named && is_proved_another(helper, number, &sys::told_of_thread(number)) && forget(tid, id)
+}
+
+/// Whether what is told of the thread with this number can be of no living helper with this index that has its name. The /proc that is
+/// mounted may be of an outer pid namespace, and tell of another thread of ours. Whoever renames threads leaves their blocked signals as
+/// they are: all of a helper's are, from before its first instruction on; other programs hardly block those that libc keeps for itself.
+pub(super) fn is_proved_another(helper: usize, number: u32, told: &sys::Told) -> bool {
+    let (Some(id), Some(found), Some(blocked)) = (told.id, told.name, told.blocked) else {
+        return false;
+    };
+    // Another helper blocks them too.
+    let is_no_such = found.starts_with(NAME) || blocked != sys::ALL_BLOCKED;
+    id == number && found != name(helper) && is_no_such
 }
 
 fn forget(tid: &AtomicU32, id: u32) -> bool {
     let _ = tid.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);
     true
-}
-
-/// Whether a thread may be that helper: it has its name, or the kernel does not tell.
-pub(super) fn may_be(index: usize, tid: u32) -> bool {
-    sys::name_of_thread(tid).is_none_or(|found| found == name(index))
 }

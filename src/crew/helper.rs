@@ -62,8 +62,8 @@ impl Crew {
 pub(super) unsafe extern "C" fn live(argument: usize) {
     let index = argument >> 32;
     let epoch = argument as u32;
-    let named = sys::set_thread_name(&name(index));
     // Without its name it would be taken for another thread, and so for dead, as soon as somebody has to wait for it.
+    let named = sys::set_thread_name(&name(index));
     if let Some(tid) = CREW.tids.get(index).filter(|_| named) {
         tid.fetch_or(NAMED, Ordering::Release);
     }
@@ -107,7 +107,10 @@ pub(super) unsafe extern "C" fn live(argument: usize) {
     }
 }
 
-/// A helper's name, `csnap-N`: names that begin with `cuda` are taken for the driver's restore thread.
+/// What the names of helpers begin with. Names that begin with `cuda` are taken for the driver's restore thread.
+pub(super) const NAME: &[u8] = b"csnap-";
+
+/// A helper's name, `csnap-NN`.
 pub(super) fn name(index: usize) -> [u8; 16] {
     let mut name = *b"csnap-00\0\0\0\0\0\0\0\0";
     name[6] = b'0' + (index / 10 % 10) as u8;

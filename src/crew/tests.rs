@@ -1,4 +1,4 @@
-use super::death::{may_be, NAMED};
+use super::death::{is_proved_another, NAMED};
 use super::helper::IDLE_NS;
 use super::*;
 use crate::copy::kernel::{Cpu, Kernel};
@@ -451,7 +451,10 @@ fn a_helper_says_that_it_has_its_name() {
     for (helper, word) in words().into_iter().enumerate() {
         let (tid, number) = (&CREW.tids[helper], word & !NAMED);
         assert!(sys::thread_exists(sys::getpid(), number));
-        assert!(may_be(helper, number) && !may_be(helper + 2, number));
+        let told = sys::told_of_thread(number);
+        assert_eq!(told.blocked, Some(sys::ALL_BLOCKED));
+        assert!(!is_proved_another(helper, number, &told));
+        assert!(is_proved_another(helper + 2, number, &told));
         assert!(!is_another(helper, tid, word) && !is_gone(tid, word));
     }
     CREW.pages.disarm();

@@ -139,6 +139,15 @@ impl State {
         }
     }
 
+    /// No copy is made into the current buffer any more; it stays one until the driver unmaps it.
+    pub(super) fn let_go_of(&mut self) {
+        record::step(Step::Disturbed);
+        self.end_phase(End::Disturbed);
+        self.current = None;
+        self.memory = None;
+        record::buffer(record::BufferState::None, 0, 0, 0);
+    }
+
     /// Forgets a buffer that is one no longer, without a touch.
     fn lose(&mut self, region: &Region) {
         record::step(Step::Disturbed);

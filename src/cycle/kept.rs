@@ -1,7 +1,7 @@
 //! Where the kept or reserved buffer lies, for calls that map over it: between its munmap and the next checkpoint its addresses are free to
 //! the driver and to the program, and what they map there must neither be used as a buffer nor unmapped.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{fence, AtomicUsize, Ordering};
 
 use cudasnap_wire::PageKind;
 
@@ -18,9 +18,10 @@ pub(super) fn note(memory: &Memory) {
     START.store(memory.start, Ordering::Release);
 }
 
-/// Nothing is kept any more, or it is spoiled.
+/// Nothing is kept any more, or it is spoiled. Who is about to give it back sees that, or is seen in [`hollow`] from now on.
 pub(super) fn forget() {
     START.store(0, Ordering::Release);
+    fence(Ordering::SeqCst);
 }
 
 /// Whether a range takes a byte of it.
@@ -31,23 +32,33 @@ pub(super) fn overlaps(addr: usize, len: usize) -> bool {
         && start < addr.saturating_add(len)
 }
 
-/// Whether it is what it was when it was kept. Fixed maps come to us; a system call of the program's own does not, so the
-/// kernel is asked too.
-pub(super) fn is_sound(memory: &Memory) -> bool {
-    let noted = START.load(Ordering::Acquire) == memory.start;
-    noted
-        && maps::is_whole(
-            memory.start,
-            memory.mapped,
-            memory.pages == PageKind::Hugetlb,
-        )
+/// What has become of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It is what it was.
+    Sound,
+    /// Something else lies in it, or did.
+    Spoiled,
+    /// The kernel's list of mappings cannot be read now: no descriptor, say.
+    Unknown,
 }
 
-/// Gives it back, unless something else lies in it: then all of it stays where it is.
-pub(super) fn dispose(memory: &Memory) {
-    if is_sound(memory) {
-        let _ = hollow::dispose(memory);
+/// Looks at it. Fixed maps come to us; a system call of the program's own does not, so the kernel is asked too.
+pub(super) fn look(memory: &Memory) -> Found {
+    let is_hugetlb = memory.pages == PageKind::Hugetlb;
+    if START.load(Ordering::Acquire) != memory.start {
+        return Found::Spoiled;
     }
+    match maps::is_whole(memory.start, memory.mapped, is_hugetlb) {
+        Some(true) => Found::Sound,
+        Some(false) => Found::Spoiled,
+        None => Found::Unknown,
+    }
+}
+
+/// Gives it back, unless something else lies in it, or may: then all of it stays where it is.
+pub(super) fn dispose(memory: &Memory) {
+    hollow::dispose_if(memory, || look(memory) == Found::Sound);
     // Another may be kept by now.
     let _ = START.compare_exchange(memory.start, 0, Ordering::AcqRel, Ordering::Relaxed);
 }

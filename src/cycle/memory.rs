@@ -44,7 +44,15 @@ impl State {
         let Some(mut memory) = self.take_kept() else {
             return Ok(None);
         };
-        let fits = request.slots.unmaps && memory.fits(request.args.len) && kept::is_sound(&memory);
+        let found = kept::look(&memory);
+        if found == kept::Found::Unknown {
+            // Kept on: it may be sound.
+            self.kept = Some(memory);
+            record::step(Step::KeptUnfit);
+            return Ok(None);
+        }
+        let fits =
+            request.slots.unmaps && memory.fits(request.args.len) && found == kept::Found::Sound;
         if !fits {
             kept::dispose(&memory);
             record::step(Step::KeptUnfit);

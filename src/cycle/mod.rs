@@ -24,7 +24,7 @@ use crate::copy::sparse;
 use crate::copy::strategy::{Way, Ways};
 use crate::copy::tune::Tuner;
 use crate::crew::{First, CREW};
-use crate::exclusive::{mark_at, Exclusive, Guard, Place};
+use crate::exclusive::{mark_at, Exclusive, Guard, Place, User};
 use crate::phase::{Opening, Phase};
 use crate::region::Region;
 use crate::{hollow, record, region, sys};
@@ -84,8 +84,9 @@ static REQUESTER: AtomicU32 = AtomicU32::new(0);
 /// Process that the state is about; 0 = none yet.
 static ABOUT: AtomicU32 = AtomicU32::new(0);
 
+/// Never about 0, which is what a process is told that may not ask for its id.
 fn is_about(pid: u32) -> bool {
-    ABOUT.load(Ordering::Relaxed) == pid
+    pid != 0 && ABOUT.load(Ordering::Relaxed) == pid
 }
 
 /// As after a request.
@@ -99,7 +100,8 @@ fn note_requester(tid: u32) {
 }
 
 fn is_requester() -> bool {
-    REQUESTER.load(Ordering::Relaxed) == sys::gettid()
+    let tid = sys::gettid();
+    tid != 0 && REQUESTER.load(Ordering::Relaxed) == tid
 }
 
 impl State {
@@ -187,7 +189,12 @@ impl State {
     /// on.
     fn recover(&mut self) {
         CREW.settle();
+        let in_pool = self
+            .memory
+            .is_some_and(|memory| memory.pages == PageKind::Hugetlb);
         match self.current {
+            // Its length is rounded to 2 MiB, without which the kernel does not unmap it: the driver's munmap must come to us.
+            Some(_) if in_pool => self.let_go_of(),
             Some(region) => self.forget(&region),
             None => self.end_phase(End::Disturbed),
         }
@@ -210,13 +217,10 @@ impl State {
     }
 }
 
-/// Where a call comes from. The first two fields are read by a signal handler, or after a jump, as words of the stack.
-#[repr(C)]
+/// Where a call comes from.
 struct Call {
-    /// Marked while the call uses the state.
+    /// Marked while the call uses the state; read by a signal handler, or after a jump, as a word of the stack.
     place: Place,
-    /// The signal stack that a handler which interrupts the call would run on.
-    signal_stack: (usize, usize),
     /// Address of something in our outermost frame.
     entry: usize,
 }
@@ -230,8 +234,7 @@ impl Call {
     /// A call whose outermost frame of ours holds `entry`.
     fn from(entry: usize) -> Self {
         Call {
-            place: Place::new(),
-            signal_stack: sys::signal_stack().range,
+            place: Place::new(sys::signal_stack().range),
             entry,
         }
     }
@@ -243,21 +246,35 @@ const ONE_STACK: usize = 64 << 10;
 /// Whether the calling thread has left its earlier use of the state by a jump: `siglongjmp` out of a copy, whose source was not
 /// there. Otherwise it is in a signal handler, in the middle of that use, whose frame is then still there and above ours, or
 /// on another stack: the one that was in use as the handler's when that use began may be disarmed by now.
-fn jumped_out(earlier: usize, entry: usize) -> bool {
-    if earlier.abs_diff(entry) > ONE_STACK || sys::signal_stack().in_use {
+fn jumped_out(earlier: User, entry: usize) -> bool {
+    let is_known = earlier.place != 0;
+    if !is_known || earlier.place.abs_diff(entry) > ONE_STACK || sys::signal_stack().in_use {
         return false;
     }
-    let Some([mark, from, to]) = words_at(earlier) else {
-        return entry >= earlier;
-    };
-    mark as u64 != mark_at(earlier) || (entry >= earlier && !(from..to).contains(&entry))
+    let mut mark = [0; size_of::<u64>()];
+    match sys::read_own(earlier.place, &mut mark) {
+        // Where its frame was there is another, or nothing.
+        Ok(()) if u64::from_ne_bytes(mark) != mark_at(earlier.place) => true,
+        Err(libc::EFAULT) => true,
+        // The frame is there, or the kernel forbids the question.
+        _ => {
+            let (from, to) = earlier.signal_stack;
+            entry >= earlier.place && !(from..to).contains(&entry)
+        }
+    }
 }
 
-/// Words of the stack, which may be gone.
-fn words_at(address: usize) -> Option<[usize; 3]> {
-    let mut words = [[0; size_of::<usize>()]; 3];
-    sys::read_own(address, words.as_flattened_mut()).ok()?;
-    Some(words.map(usize::from_ne_bytes))
+/// Whether a user of the state does not go on, seen from thread `tid` of process `pid`.
+fn is_gone(user: User, pid: u32, tid: u32, entry: usize) -> bool {
+    match user.tid == tid {
+        true => jumped_out(user, entry),
+        false => !sys::thread_exists(pid, user.tid),
+    }
+}
+
+/// The calling thread, by its number; `None` where it may not ask for it: then nobody can be told from anybody else.
+fn own_tid() -> Option<u32> {
+    Some(sys::gettid()).filter(|&tid| tid != 0)
 }
 
 /// The state for the calling thread; `None` while another thread uses it, or when it is another process's: in a child of
@@ -266,11 +283,9 @@ fn enter(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     if !is_about(pid) {
         return None;
     }
-    let tid = sys::gettid();
-    let mut state = STATE.try_use(tid, &call.place, |user, place| match user == tid {
-        true => jumped_out(place, call.entry),
-        false => !sys::thread_exists(pid, user),
-    })?;
+    let tid = own_tid()?;
+    let is_gone = |user| is_gone(user, pid, tid, call.entry);
+    let mut state = STATE.try_use(tid, &call.place, is_gone)?;
     if state.was_left() {
         state.recover();
     }
@@ -296,7 +311,16 @@ fn enter_anew(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     if is_about(pid) {
         return enter(pid, call);
     }
-    let mut state = STATE.try_use(sys::gettid(), &call.place, |_, _| true)?;
+    let tid = own_tid().filter(|_| pid != 0)?;
+    let is_gone = |user| is_gone(user, pid, tid, call.entry);
+    let mut state = STATE.try_use(tid, &call.place, is_gone)?;
+    if is_about(pid) {
+        // Another thread's first request was first.
+        if state.was_left() {
+            state.recover();
+        }
+        return Some(state);
+    }
     *state = State::new();
     ABOUT.store(pid, Ordering::Relaxed);
     record::own();

@@ -151,6 +151,8 @@ pub fn drop_kept() {
     let call = Call::here();
     let state = super::enter(pid, &call);
     match state {
+        // The next mmap tries again.
+        Some(state) if state.kept_cannot_be_looked_at() => {}
         Some(mut state) => {
             record::get().drop.store(0, Relaxed);
             let memory = state.take_kept();
@@ -191,6 +193,11 @@ impl State {
         result
     }
 
+    fn kept_cannot_be_looked_at(&self) -> bool {
+        let found = self.kept.as_ref().map(kept::look);
+        found == Some(kept::Found::Unknown)
+    }
+
     fn keep(&mut self, memory: Memory, len: usize, keep_max: u64) -> sys::SysResult {
         let limit = if keep_max == 0 {
             len as u64
@@ -206,8 +213,7 @@ impl State {
             record::step(Step::NotKept);
             return hollow::dispose(&memory);
         }
-        kept::note(&memory);
-        self.kept = Some(memory);
+        self.keep_in_place_of(memory);
         record::buffer(BufferState::Kept, memory.start, len, memory.mapped);
         Ok(0)
     }
@@ -227,10 +233,16 @@ impl State {
             record::step(Step::NotKept);
             return hollow::dispose(&memory);
         }
-        kept::note(&memory);
-        self.kept = Some(memory);
+        self.keep_in_place_of(memory);
         record::buffer(BufferState::Reserved, memory.start, len, memory.mapped);
         Ok(0)
+    }
+
+    /// Keeps it, and nothing else: what could not be looked at when it was wanted may still be there.
+    fn keep_in_place_of(&mut self, memory: Memory) {
+        self.drop_kept();
+        kept::note(&memory);
+        self.kept = Some(memory);
     }
 
     /// Takes a region out of all books.

@@ -89,9 +89,11 @@ impl State {
         if got::intact() {
             return;
         }
-        if let Some(libcuda) = Libcuda::at(self.libcuda) {
+        let libcuda = Libcuda::at(self.libcuda);
+        if let Some(libcuda) = &libcuda {
             (0..libcuda.retake()).for_each(|_| record::step(Step::SlotRetaken));
         }
-        self.told_of_all &= got::intact();
+        // Without a libcuda there is nothing that could be told.
+        self.told_of_all &= libcuda.is_some_and(|libcuda| libcuda.holds_all());
     }
 }

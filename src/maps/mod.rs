@@ -34,10 +34,11 @@ pub fn writable<const N: usize>(addresses: &[usize; N]) -> [bool; N] {
     found
 }
 
-/// Whether the range is one readable and writable mapping: of no file, or, with `hugetlb`, of the kernel's own.
-pub fn is_whole(start: usize, len: usize, hugetlb: bool) -> bool {
+/// Whether the range is one readable and writable mapping: of no file, or, with `hugetlb`, of the kernel's own. `None` when the list cannot
+/// be read, for lack of a descriptor say.
+pub fn is_whole(start: usize, len: usize, hugetlb: bool) -> Option<bool> {
     let mut whole = false;
-    for_each(|mapping, _| {
+    let complete = for_each(|mapping, _| {
         if mapping.contains(start) {
             whole = mapping.end - start >= len
                 && (mapping.readable && mapping.writable)
@@ -45,7 +46,7 @@ pub fn is_whole(start: usize, len: usize, hugetlb: bool) -> bool {
         }
         mapping.end <= start
     });
-    whole
+    complete.then_some(whole)
 }
 
 /// Whether all of a range is mapped, and shared: a device's memory, or a file's.

@@ -6,6 +6,7 @@ mod file;
 #[cfg(cudasnap_pthread)]
 mod pthread;
 mod thread;
+mod told;
 
 use core::ffi::c_void;
 
@@ -16,9 +17,10 @@ pub use pthread::start_thread;
 #[cfg(not(cudasnap_pthread))]
 pub use thread::start_thread;
 pub use thread::{
-    allowed_cpus, block_signals, futex_wait, getpid, gettid, is_handled, limit, name_of_thread,
-    restore_signals, sched_yield, set_thread_name, signal_stack, thread_exists, thread_name,
+    allowed_cpus, block_signals, futex_wait, getpid, gettid, is_handled, limit, restore_signals,
+    sched_yield, set_thread_name, signal_stack, thread_exists, thread_name, ALL_BLOCKED,
 };
+pub use told::{told_of_thread, Told};
 
 /// Result of a raw call: the kernel's value, or the positive errno.
 pub type SysResult = Result<usize, i32>;

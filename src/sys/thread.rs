@@ -1,17 +1,14 @@
 //! Threads and processes: who runs, who exists, and threads that libc does not know.
 
-use core::fmt::Write;
+use super::call6;
 
-use super::{call6, close, open, read_at};
-use crate::text::Text;
-
-/// Process id, asked of the kernel each time: after fork or vfork a remembered one lies.
+/// Process id, asked of the kernel each time: after fork or vfork a remembered one lies. 0 where a filter forbids the question.
 pub fn getpid() -> u32 {
     // SAFETY: no arguments, no effects.
     unsafe { call6(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) }.unwrap_or(0) as u32
 }
 
-/// Thread id of the caller.
+/// Thread id of the caller. 0 where a filter forbids the question.
 pub fn gettid() -> u32 {
     // SAFETY: no arguments, no effects.
     unsafe { call6(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) }.unwrap_or(0) as u32
@@ -66,21 +63,6 @@ pub fn sched_yield() {
     let _ = unsafe { call6(libc::SYS_sched_yield, 0, 0, 0, 0, 0, 0) };
 }
 
-/// Name of a thread of this process, with zeros behind it; `None` when there is none, or /proc does not say.
-pub fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
-    let mut path = Text::<40>::new();
-    write!(path, "/proc/self/task/{tid}/comm\0").ok()?;
-    let file = open(path.as_bytes(), libc::O_RDONLY, 0).ok()?;
-    let mut line = [0u8; 17];
-    let got = read_at(file, &mut line, 0);
-    close(file);
-    // The line ends with a newline.
-    let length = got.ok()?.checked_sub(1)?;
-    let mut name = [0u8; 16];
-    name.get_mut(..length)?.copy_from_slice(line.get(..length)?);
-    Some(name)
-}
-
 /// Name of the calling thread, zero-terminated.
 pub fn thread_name() -> [u8; 16] {
     let mut name = [0u8; 16];
@@ -99,8 +81,8 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
-/// Names the calling thread; `name` ends with a zero byte. Whether the kernel did: a seccomp filter may refuse it, and then the
-/// thread bears its creator's name.
+/// Names the calling thread; `name` ends with a zero byte. Whether it bears the name now: a seccomp filter may refuse it, or answer "done"
+/// and do nothing, and then the thread bears its creator's name.
 pub fn set_thread_name(name: &[u8; 16]) -> bool {
     // SAFETY: PR_SET_NAME reads at most 16 bytes.
     let named = unsafe {
@@ -114,7 +96,7 @@ pub fn set_thread_name(name: &[u8; 16]) -> bool {
             0,
         )
     };
-    named.is_ok()
+    named.is_ok() && thread_name() == *name
 }
 
 /// CPUs that the calling thread may run on; 0 when the kernel refuses. Asked for with room for 8192 ids, since the kernel
@@ -199,6 +181,9 @@ pub fn block_signals() -> Result<u64, i32> {
     }?;
     Ok(old)
 }
+
+/// What is blocked after [`block_signals`]: SIGKILL and SIGSTOP cannot be.
+pub const ALL_BLOCKED: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
 
 /// Puts a mask back that [`block_signals`] returned.
 pub fn restore_signals(mask: u64) {

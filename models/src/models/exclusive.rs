@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::{every, Model};
 use crate::cell::Tracked;
-use crate::exclusive::{Exclusive, Place};
+use crate::exclusive::{Exclusive, Place, User};
 use crate::sync::{AtomicU32, Ordering};
 
 pub const LIST: fn() -> Vec<Model> = || {
@@ -43,8 +43,8 @@ fn compete(lie: bool) {
                 let (value, used) = (value.clone(), used.clone());
                 thread::spawn(move || {
                     for _ in 0..2 {
-                        let place = Place::new();
-                        let guard = value.try_use(tid, &place, |_, _| lie);
+                        let place = Place::new((0, 0));
+                        let guard = value.try_use(tid, &place, |_| lie);
                         if let Some(guard) = guard {
                             guard.set(guard.get() + 1);
                             used.fetch_add(1, Ordering::Relaxed);
@@ -53,17 +53,17 @@ fn compete(lie: bool) {
                 })
             })
             .collect();
-        let place = Place::new();
-        if let Some(guard) = value.try_use(9, &place, |_, _| lie) {
+        let place = Place::new((0, 0));
+        if let Some(guard) = value.try_use(9, &place, |_| lie) {
             guard.set(guard.get() + 1);
             used.fetch_add(1, Ordering::Relaxed);
         }
         threads
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
-        let place = Place::new();
+        let place = Place::new((0, 0));
         let guard = value
-            .try_use(9, &place, |_, _| false)
+            .try_use(9, &place, |_| false)
             .expect("nobody uses it");
         assert_eq!(guard.get(), u64::from(used.load(Ordering::Relaxed)));
     });
@@ -77,8 +77,8 @@ fn inherit() {
         let victim = {
             let (value, gone) = (value.clone(), gone.clone());
             thread::spawn(move || {
-                let place = Place::new();
-                if let Some(guard) = value.try_use(1, &place, |_, _| false) {
+                let place = Place::new((0, 0));
+                if let Some(guard) = value.try_use(1, &place, |_| false) {
                     guard.set(5);
                     core::mem::forget(guard);
                 }
@@ -88,8 +88,8 @@ fn inherit() {
         let heir = |tid: u32| {
             let (value, gone, heirs) = (value.clone(), gone.clone(), heirs.clone());
             move || {
-                let is_gone = |user: u32, _| user == 1 && gone.load(Ordering::Acquire) == 1;
-                let place = Place::new();
+                let is_gone = |user: User| user.tid == 1 && gone.load(Ordering::Acquire) == 1;
+                let place = Place::new((0, 0));
                 let guard = value.try_use(tid, &place, is_gone);
                 if let Some(guard) = guard {
                     guard.set(guard.get() + 1);
@@ -101,9 +101,9 @@ fn inherit() {
         heir(3)();
         victim.join().unwrap();
         other.join().unwrap();
-        let place = Place::new();
+        let place = Place::new((0, 0));
         let last = value
-            .try_use(9, &place, |user, _| user == 1)
+            .try_use(9, &place, |user| user.tid == 1)
             .expect("nobody lives who uses it");
         let heirs = u64::from(heirs.load(Ordering::Relaxed));
         // In any order: the victim found it free, or in use.
