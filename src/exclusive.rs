@@ -6,13 +6,16 @@ use core::ops::{Deref, DerefMut};
 
 use crate::sync::{constructor, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+const RELAXED: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Relaxed;
+
 /// A value behind a word that names the thread that uses it; 0 = nobody.
 pub struct Exclusive<T> {
     user: AtomicU32,
     /// Address of the mark of the user's [`Place`]; 0 = not known.
     place: AtomicUsize,
-    /// The user's signal stack. Here and not in its frame, which is not there any more after a jump.
-    signal_stack: [AtomicUsize; 2],
+    /// The user's signal stack. Here and not in its frame, which is not there any more after a jump. Only the user's own thread has a use for
+    /// it, in a handler: no order between threads matters, and models leave it out.
+    signal_stack: [core::sync::atomic::AtomicUsize; 2],
     value: UnsafeCell<T>,
 }
 
@@ -65,7 +68,7 @@ impl<T> Exclusive<T> {
             Exclusive {
                 user: AtomicU32::new(0),
                 place: AtomicUsize::new(0),
-                signal_stack: [AtomicUsize::new(0), AtomicUsize::new(0)],
+                signal_stack: [const { core::sync::atomic::AtomicUsize::new(0) }; 2],
                 value: UnsafeCell::new(value),
             }
         }
@@ -92,8 +95,8 @@ impl<T> Exclusive<T> {
             .compare_exchange(user, tid, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         let [from, to] = &self.signal_stack;
-        from.store(place.signal_stack.0, Ordering::Relaxed);
-        to.store(place.signal_stack.1, Ordering::Relaxed);
+        from.store(place.signal_stack.0, RELAXED);
+        to.store(place.signal_stack.1, RELAXED);
         place
             .mark
             .store(mark_at(place.address()), Ordering::Relaxed);
@@ -112,7 +115,7 @@ impl<T> Exclusive<T> {
         User {
             tid,
             place,
-            signal_stack: (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed)),
+            signal_stack: (from.load(RELAXED), to.load(RELAXED)),
         }
     }
 }

@@ -32,9 +32,21 @@ pub const LIST: &[Harmless] = &[
     },
     Harmless {
         file: "src/exclusive.rs",
-        line: "mark.store(0, Ordering::Relaxed);\nself.owner.place.store(0, Ordering::Release);",
+        line: "self.place.store(place.address(), Ordering::Release);",
         kind: Kind::Weak,
-        why: "a hint for the same thread's signal handler, for whom the compiler must keep the order",
+        why: "for the same thread's signal handler, for whom the compiler must keep the order",
+    },
+    Harmless {
+        file: "src/exclusive.rs",
+        line: "let place = self.place.load(Ordering::Acquire);",
+        kind: Kind::Weak,
+        why: "for the same thread's signal handler, for whom the compiler must keep the order",
+    },
+    Harmless {
+        file: "src/exclusive.rs",
+        line: "self.place.mark.store(0, Ordering::Release);",
+        kind: Kind::Weak,
+        why: "for the same thread's signal handler, for whom the compiler must keep the order",
     },
     Harmless {
         file: "src/board.rs",

@@ -62,9 +62,7 @@ fn compete(lie: bool) {
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
         let place = Place::new((0, 0));
-        let guard = value
-            .try_use(9, &place, |_| false)
-            .expect("nobody uses it");
+        let guard = value.try_use(9, &place, |_| false).expect("nobody uses it");
         assert_eq!(guard.get(), u64::from(used.load(Ordering::Relaxed)));
     });
 }
