@@ -21,7 +21,7 @@ use crate::flow::looks::{self, Need};
 use crate::flow::plan::{advice, Verb};
 use crate::gpus::{Asked, Depth};
 use crate::process::cuda::CudaUse;
-use crate::process::identity::Identity;
+use crate::process::identity::{is_stopped, Identity};
 use crate::record::{Control, Located, RecordError};
 use crate::refusal::refusal;
 
@@ -243,7 +243,11 @@ fn no_state(pid: i32, cause: Cause) -> Trouble {
     let failure = Failure { step: None, cause };
     let around = crate::flow::hints::Surroundings::known();
     let hints = crate::flow::hints::for_failure(&failure, pid, None, around);
+    let stopped = is_stopped(pid).then(|| {
+        format!("it is stopped (SIGSTOP, Ctrl-Z or a debugger): \"kill -CONT {pid}\" lets it go on")
+    });
     let sentences: Vec<String> = std::iter::once(format!("process {pid}: {failure}"))
+        .chain(stopped)
         .chain(hints)
         .collect();
     Trouble::failed(sentences.join("; "))

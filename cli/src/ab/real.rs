@@ -15,7 +15,7 @@ use super::place::Place;
 use super::surroundings::Before;
 use super::target::{self, Started};
 use super::watch::Watch;
-use super::work::{ended, way_back, why, Work};
+use super::work::{ended, left, way_back, why, Work};
 use super::{variant, verify};
 use crate::driver::State;
 use crate::flow::calls::Calls;
@@ -23,6 +23,7 @@ use crate::flow::engine::{self, Rules};
 use crate::flow::member::Member;
 use crate::flow::plan::Step;
 use crate::output;
+use crate::process::identity::is_stopped;
 
 /// How long the driver may take for what takes it no time.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -158,6 +159,9 @@ impl<'a> Real<'a> {
             if let Some(why) = ended(&last) {
                 return Some(Trouble::failed(format!("process {pid} {why}")));
             }
+            if last.hung {
+                break;
+            }
             if last.now == Some(State::Running) {
                 return None;
             }
@@ -179,14 +183,7 @@ impl<'a> Real<'a> {
         if last.now == Some(State::Running) {
             return None;
         }
-        let state = last
-            .now
-            .map_or("in an unknown state".into(), |state| state.to_string());
-        Some(Trouble::failed(format!(
-            "process {pid} is left {state}, {}: \"cudasnap restore {pid}\" (or \"cudasnap unlock {pid}\") brings it back once what is in the way \
-             is gone",
-            why(&last)
-        )))
+        Some(Trouble::failed(left(&last, is_stopped(pid))))
     }
 }
 
