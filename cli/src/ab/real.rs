@@ -24,6 +24,7 @@ use crate::flow::member::Member;
 use crate::flow::plan::Step;
 use crate::output;
 use crate::process::identity::is_stopped;
+use crate::signals::Unsuspended;
 
 /// How long the driver may take for what takes it no time.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -106,6 +107,19 @@ impl<'a> Real<'a> {
         Ok(pid)
     }
 
+    /// In a thread of its own, so that a signal is heard at once; the measuring process ends with that thread, at the latest.
+    fn measure_link(&self, pid: i32) -> Result<Link, Trouble> {
+        let (send, measured) = crossbeam_channel::bounded(1);
+        let wanted = self.order.limit;
+        let thread = std::thread::Builder::new().name("limit".into());
+        let started = thread.spawn(move || send.send(Link::of(pid, wanted)));
+        started.map_err(|error| Trouble::failed(format!("no thread for the limit: {error}")))?;
+        crossbeam_channel::select! {
+            recv(measured) -> link => link.map_err(|_| Trouble::failed("the limit was not measured")),
+            recv(self.signals) -> number => Err(number.map_or_else(|_| Trouble::failed("no signals"), Trouble::signal)),
+        }
+    }
+
     /// What the program itself said of its end, where it was started by us.
     fn with_last_words(&mut self, trouble: Trouble) -> Trouble {
         let ending = self.started.as_mut().and_then(Started::ending);
@@ -133,6 +147,7 @@ impl<'a> Real<'a> {
             before: None,
             step: None,
             is_away: !undo_on_signal,
+            suspension_said: false,
             parts: Vec::new(),
         };
         let rules = Rules {
@@ -198,7 +213,7 @@ impl Bench for Real<'_> {
         self.place = Some(place);
         if self.link.is_none() {
             self.bar.set_message("pinned copies, for the limit");
-            self.link = Some(Link::of(pid, self.order.limit));
+            self.link = Some(self.measure_link(pid)?);
         }
         Ok(())
     }
@@ -212,6 +227,8 @@ impl Bench for Real<'_> {
             return failed(cycle, Trouble::failed("there is no process"));
         };
         cycle.pid = place.pid();
+        // The time in which this process is suspended is nobody's.
+        let _unsuspended = Unsuspended::begin();
         if let Err(trouble) = place.switch(variant) {
             let trouble = self.with_last_words(trouble);
             return failed(cycle, trouble);
