@@ -52,9 +52,9 @@ pub struct Args {
     /// Rounds before that which do not count, in each process
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u32>(0, 1000))]
     warm_up: u32,
-    /// Rounds that a process serves before the next variant's is started, where variants need processes of their own
-    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u32>(1, 100_000))]
-    rounds_per_visit: u32,
+    /// Rounds that a process serves before the next variant's is started, where variants need processes of their own (default: 1)
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>(1, 100_000))]
+    rounds_per_visit: Option<u32>,
     /// Seed of the order; from the clock without it
     #[arg(long, value_name = "S", value_parser = values::whole::<u64>(0, u64::MAX))]
     seed: Option<u64>,
@@ -147,6 +147,7 @@ impl Args {
         let groups = variant::groups(&variants);
         if let Some(pid) = self.pid {
             one_process(pid, &variants, &groups)?;
+            self.nothing_in_vain(pid)?;
         }
         Ok(Order {
             subjects: self.subjects()?,
@@ -155,7 +156,7 @@ impl Args {
             rounds: Rounds {
                 cycles: self.cycles,
                 warm_up: self.warm_up,
-                per_visit: self.rounds_per_visit,
+                per_visit: self.rounds_per_visit.unwrap_or(1),
             },
             seed: self.seed.unwrap_or(clock),
             confidence: self.confidence / 100.0,
@@ -167,6 +168,19 @@ impl Args {
             start: &self.start,
             outputs: &self.outputs,
         })
+    }
+
+    /// Refuses options that mean nothing to a process that runs.
+    fn nothing_in_vain(&self, pid: i32) -> Result<(), String> {
+        let mut given = self.start.given();
+        given.extend(self.rounds_per_visit.map(|_| "--rounds-per-visit"));
+        match given.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: only for a program that is started, and process {pid} runs already: leave it out, or give the program behind --",
+                given.join(", ")
+            )),
+        }
     }
 
     fn subjects(&self) -> Result<Vec<Subject>, String> {
@@ -197,7 +211,10 @@ impl Args {
                 gib.to_string().into(),
             ],
         };
-        Ok(self.sizes.iter().map(of_size).collect())
+        // As in a grid: once is enough.
+        let is_first = |(at, size): &(usize, &u32)| !self.sizes[..*at].contains(size);
+        let sizes = self.sizes.iter().enumerate().filter(is_first);
+        Ok(sizes.map(|(_, size)| of_size(size)).collect())
     }
 }
 
@@ -274,6 +291,49 @@ mod tests {
         };
         assert_eq!(name, "24 GiB");
         assert_eq!(command[1..], ["workload", "--gib", "24"]);
+    }
+
+    #[test]
+    fn a_size_is_measured_once() {
+        let args = parsed("cudasnap ab --sizes 8,1,8,1").unwrap();
+        let names = args.order(0).unwrap().subjects.into_iter();
+        let names: Vec<String> = names
+            .map(|subject| match subject {
+                Subject::Program { name, .. } => name,
+                Subject::Process(pid) => pid.to_string(),
+            })
+            .collect();
+        assert_eq!(names, ["8 GiB", "1 GiB"]);
+    }
+
+    #[test]
+    fn options_of_a_start_are_refused_with_a_process_that_runs() {
+        let all = [
+            "--ready-command true",
+            "--ready-port 80",
+            "--ready-line x",
+            "--ready-quiet 3",
+            "--ready-timeout 3",
+            "--end-timeout 3",
+            "--program-output x",
+            "--rounds-per-visit 1",
+        ];
+        for option in all {
+            let args = parsed(&format!("cudasnap ab {option} 4711")).unwrap();
+            let error = args.order(0).unwrap_err();
+            let name = option.split(' ').next().unwrap();
+            assert!(error.starts_with(&format!("{name}: only for")), "{error}");
+            for subject in ["--sizes 1", "-- x"] {
+                let args = parsed(&format!("cudasnap ab {option} {subject}")).unwrap();
+                assert!(args.order(0).is_ok(), "{option}");
+            }
+        }
+        let args = parsed(&format!("cudasnap ab {} 4711", all.join(" "))).unwrap();
+        let error = args.order(0).unwrap_err();
+        assert!(
+            error.contains("--ready-timeout, --end-timeout, "),
+            "{error}"
+        );
     }
 
     #[test]
