@@ -448,7 +448,7 @@ fn what_cannot_be_measured_is_refused_before_anything_is_touched() {
     );
     refused(&ab, "", 2, "nothing to measure");
     refused(&ab, "-- /no/such/program", 127, "was not started");
-    refused(&ab, &format!("{}", i32::MAX), 1, "no process has the id");
+    refused(&ab, &format!("{}", i32::MAX), 4, "no process has the id");
     refused(
         &ab,
         &format!("{}", std::process::id()),
