@@ -10,6 +10,7 @@ use super::stats::Spread;
 use super::summary::{calls, confidence, Calls, Comparison, Direction};
 use crate::document::{Column, Document, Doubt, Section, Table};
 use crate::foreign_text::printable;
+use crate::status::text::count;
 use facts::{contents, facts};
 use plots::{over_cycles, over_sizes, split};
 
@@ -123,15 +124,15 @@ fn percent_of_confidence(confidence: f64) -> String {
 }
 
 fn interval(comparison: &Comparison) -> String {
+    let pairs = count(comparison.pairs, "pair", "pairs");
     let Some(interval) = comparison.interval else {
-        return format!("no interval, {} pairs", comparison.pairs);
+        return format!("no interval, {pairs}");
     };
     format!(
-        "{} interval {} to {}, {} pairs",
+        "{} interval {} to {}, {pairs}",
         percent_of_confidence(interval.confidence),
         ratio(interval.low, comparison),
-        ratio(interval.high, comparison),
-        comparison.pairs
+        ratio(interval.high, comparison)
     )
 }
 
@@ -260,6 +261,8 @@ mod tests {
         let few = document(&made_up::run(4, 3.0));
         assert!(few.findings[0].ends_with("(no interval, 4 pairs)"));
         assert!(few.doubts[0].what.ends_with("which takes 6."));
+        let one = document(&made_up::run(1, 3.0));
+        assert!(one.findings[0].ends_with("(no interval, 1 pair)"));
     }
 
     #[test]

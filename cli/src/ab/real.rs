@@ -17,6 +17,7 @@ use super::target::{self, Started};
 use super::watch::Watch;
 use super::work::{ended, left, way_back, why, Work};
 use super::{variant, verify};
+use crate::document::terminal::is_unicode;
 use crate::driver::State;
 use crate::flow::calls::Calls;
 use crate::flow::engine::{self, Rules};
@@ -34,6 +35,9 @@ const AGAIN: [Duration; 3] = [
     Duration::from_secs(3),
     Duration::from_secs(10),
 ];
+
+/// Done, under way and left, where the locale is not one of UTF-8.
+const ASCII: &str = "#>-";
 
 /// See the module.
 pub struct Real<'a> {
@@ -61,7 +65,11 @@ impl<'a> Real<'a> {
     ) -> Self {
         let bar = ProgressBar::no_length();
         let style = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(match is_unicode() {
+            true => style,
+            false => style.progress_chars(ASCII),
+        });
         Real {
             order,
             subject,
@@ -166,6 +174,10 @@ impl<'a> Real<'a> {
         })
     }
 
+    fn replaced(&self) -> Option<Trouble> {
+        self.place.as_ref().and_then(Place::replaced)
+    }
+
     /// Brings the process back that a cycle left locked or checkpointed, if that is this cycle's doing.
     fn bring_back(&mut self, member: &Member) -> Option<Trouble> {
         let pid = member.pid;
@@ -244,7 +256,8 @@ impl Bench for Real<'_> {
         let trouble = match work.member.is_done() {
             true => None,
             false => self
-                .bring_back(&work.member)
+                .replaced()
+                .or_else(|| self.bring_back(&work.member))
                 .or_else(|| self.stays_away(&work.member)),
         };
         let trouble = trouble.map(|trouble| self.with_last_words(trouble));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::Doubt as Told;
+use crate::status::text::count;
 
 use super::collect::Fleet;
 use super::troubles::{Kind, Trouble};
@@ -164,7 +165,8 @@ impl Doubt {
         match self {
             Doubt::Nothing => "there is no phase in these files".into(),
             Doubt::Ineffective { phases, of, hosts } => format!(
-                "in {phases} of {of} phases the library was to make the copies and did not: {}",
+                "in {phases} of {} the library was to make the copies and did not: {}",
+                count(*of as usize, "phase", "phases"),
                 named(hosts)
             ),
             Doubt::StepsDown { reasons, hosts } => {
@@ -187,10 +189,16 @@ impl Doubt {
             }
             Doubt::LeftOut(trouble) => format!("{}: left out", trouble.told()),
             Doubt::Untimed(phases) => {
-                format!("{phases} phases have a time before 2020 or in the future: they are in no plot over time")
+                match phases {
+                1 => "1 phase has a time before 2020 or in the future: it is in no plot over time".into(),
+                phases => format!("{phases} phases have a time before 2020 or in the future: they are in no plot over time"),
+            }
             }
             Doubt::Ungrouped(phases) => {
-                format!("there are too many groups: {phases} phases are in no table")
+                match phases {
+                1 => "there are too many groups: 1 phase is in no table".into(),
+                phases => format!("there are too many groups: {phases} phases are in no table"),
+            }
             }
             Doubt::Forgotten(processes) => format!(
                 "there are too many processes with steps down: those of {processes} may be counted twice"

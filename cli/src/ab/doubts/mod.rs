@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::summary::Direction;
+use crate::status::text::count;
 
 pub use look::look;
 
@@ -176,19 +177,43 @@ impl Doubt {
         match self {
             Doubt::Wrong { workload, cycles } => (
                 workload,
-                format!("the verification command said no after {}", numbered(cycles)),
+                format!(
+                    "the verification command said no after {}",
+                    numbered(cycles)
+                ),
             ),
-            Doubt::Failed { workload, cycles, why } => (
+            Doubt::Failed {
                 workload,
-                format!("{} failed and {} left out: {why}", numbered(cycles), was(cycles.len())),
+                cycles,
+                why,
+            } => (
+                workload,
+                format!(
+                    "{} failed and {} left out: {why}",
+                    numbered(cycles),
+                    was(cycles.len())
+                ),
             ),
-            Doubt::NotEffective { workload, variant, cycles, of } => (
+            Doubt::NotEffective {
                 workload,
-                format!("the library made less than 99 % of the copies in {cycles} of {of} phases of {variant}"),
+                variant,
+                cycles,
+                of,
+            } => (
+                workload,
+                format!(
+                    "the library made less than 99 % of the copies in {cycles} of {} of {variant}",
+                    phases(*of)
+                ),
             ),
-            Doubt::OtherMode { workload, variant, mode, cycles } => (
+            Doubt::OtherMode {
                 workload,
-                format!("{cycles} phases of {variant} ran in mode {mode}"),
+                variant,
+                mode,
+                cycles,
+            } => (
+                workload,
+                format!("{} of {variant} ran in mode {mode}", phases(*cycles)),
             ),
             Doubt::Stopped { why } => ("", format!("the run ended early: {why}")),
             _ => ("", String::new()),
@@ -207,14 +232,19 @@ impl Doubt {
             ),
             Doubt::NotKept { workload, variant, cycles, of } => (
                 workload,
-                format!("{variant} keeps its buffer, and {cycles} of its {of} checkpoints did not find it"),
+                format!(
+                    "{variant} keeps its buffer, and {cycles} of its {} did not find it",
+                    count(*of, "checkpoint", "checkpoints")
+                ),
             ),
             Doubt::Dropped { workload, cycles, late } => (
                 workload,
                 format!(
-                    "the process keeps its buffer, which was freed before {cycles} cycles so that no variant finds another's{}",
+                    "the process keeps its buffer, which was freed before {} so that no variant finds another's{}",
+                    count(*cycles, "cycle", "cycles"),
                     match late {
                         0 => String::new(),
+                        1 => "; once only within the checkpoint, which took longer for it".into(),
                         late => format!("; {late} times only within the checkpoint, which took longer for it"),
                     }
                 ),
@@ -231,7 +261,11 @@ impl Doubt {
         match self {
             Doubt::FewPairs { workload, variant, pairs, fewest } => (
                 workload,
-                format!("{pairs} pairs of {variant} and the baseline are too few for an interval, which takes {fewest}"),
+                format!(
+                    "{} of {variant} and the baseline {} too few for an interval, which takes {fewest}",
+                    count(*pairs, "pair", "pairs"),
+                    if *pairs == 1 { "is" } else { "are" }
+                ),
             ),
             Doubt::SharedProcesses { workload, rounds } => (
                 workload,
@@ -270,11 +304,22 @@ impl Doubt {
         match self {
             Doubt::OthersBusy { workload, most, cycles } => (
                 workload,
-                format!("other programs used up to {} of all CPUs in {cycles} cycles", percent(*most)),
+                format!(
+                    "other programs used up to {} of all CPUs in {}",
+                    percent(*most),
+                    count(*cycles, "cycle", "cycles")
+                ),
             ),
             Doubt::OthersOnGpu { workload, most, cycles } => (
                 workload,
-                format!("up to {most} other processes were on the GPU in {cycles} cycles"),
+                format!(
+                    "{} on the GPU in {}",
+                    match most {
+                        1 => "1 other process was".into(),
+                        most => format!("up to {most} other processes were"),
+                    },
+                    count(*cycles, "cycle", "cycles")
+                ),
             ),
             Doubt::Frequency { workload, low, high } => (
                 workload,
@@ -303,6 +348,10 @@ impl Doubt {
     }
 }
 
+fn phases(number: usize) -> String {
+    count(number, "phase", "phases")
+}
+
 fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
@@ -329,4 +378,62 @@ fn numbered(cycles: &[u32]) -> String {
         more => format!(" and {more} more"),
     };
     format!("{noun} {}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_as_one() {
+        let workload = String::new;
+        let variant = || "on".to_owned();
+        for (doubt, part) in [
+            (
+                Doubt::FewPairs {
+                    workload: workload(),
+                    variant: variant(),
+                    pairs: 1,
+                    fewest: 6,
+                },
+                "1 pair of on and the baseline is too few",
+            ),
+            (
+                Doubt::OtherMode {
+                    workload: workload(),
+                    variant: variant(),
+                    mode: "off".into(),
+                    cycles: 1,
+                },
+                "1 phase of on ran",
+            ),
+            (
+                Doubt::NotEffective {
+                    workload: workload(),
+                    variant: variant(),
+                    cycles: 1,
+                    of: 1,
+                },
+                "in 1 of 1 phase of on",
+            ),
+            (
+                Doubt::OthersOnGpu {
+                    workload: workload(),
+                    most: 1,
+                    cycles: 1,
+                },
+                "1 other process was on the GPU in 1 cycle",
+            ),
+            (
+                Doubt::Dropped {
+                    workload: workload(),
+                    cycles: 1,
+                    late: 1,
+                },
+                "before 1 cycle so that no variant finds another's; once only",
+            ),
+        ] {
+            assert!(doubt.what().contains(part), "{}", doubt.what());
+        }
+    }
 }
