@@ -119,6 +119,15 @@ impl RunningTool {
         ))
     }
 
+    /// Its id.
+    ///
+    /// # Panics
+    /// Never: it is there until it was waited for.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.as_ref().expect("it is taken only at its end").id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
         if let Some(child) = &self.0 {

@@ -9,7 +9,7 @@ use std::process::Command;
 use cudasnap_cli::ab::data::{Cycle, Measured, Seen};
 use cudasnap_cli::ab::summary::{calls, confidence, counts, Comparison, Direction};
 use cudasnap_cli::ab::{doubts, json};
-use cudasnap_cli::process::identity::Identity;
+use cudasnap_cli::process::identity::{is_stopped, Identity};
 use cudasnap_cli::record::Control;
 use cudasnap_shim_tests::folder::Folder;
 use cudasnap_shim_tests::shimmed::Shimmed;
@@ -279,12 +279,15 @@ fn a_signal_ends_the_run_with_the_process_at_work_and_the_report_there() {
         let tool = RunningTool::start(tool.env("CUDASIM_DMA_GBPS", "0.2"));
         in_the_middle(&shimmed, direction);
         tool.signal(signal);
+        if direction == "checkpoint" {
+            // Whoever presses again is not told again.
+            in_the_middle(&shimmed, "restore");
+            tool.signal(signal);
+        }
         let said = tool.wait();
         assert_eq!(said.code, code, "{said:?}");
-        assert!(
-            said.stderr.contains("this cycle is finished first"),
-            "{said:?}"
-        );
+        let told = said.stderr.matches("this cycle is finished first");
+        assert_eq!(told.count(), 1, "{said:?}");
         assert_eq!(ab.state(pid), "running");
         assert_eq!(shimmed.app.wrong_words(), 0);
         assert!(shimmed.record().mode.is("on"));
@@ -418,6 +421,87 @@ fn wrong_contents_are_a_failure() {
     );
     let found = doubts::look(&ab.measured());
     assert!(matches!(found[0], doubts::Doubt::Wrong { .. }), "{found:?}");
+    // The warm-up round too.
+    for told in [
+        "Contents were wrong after 6 of 6 cycles: the numbers are worthless",
+        "wrong after 6 of 6 cycles",
+    ] {
+        assert!(said.stdout.contains(told), "{said:?}");
+    }
+}
+
+/// The lock of a process that is stopped never comes back.
+#[test]
+fn a_stopped_process_is_left_with_the_commands_that_bring_it_back() {
+    let ab = Ab::new();
+    let mut shimmed = Shimmed::start(&ab.driver, &["16"], &[]);
+    let pid = shimmed.app.pid();
+    // It is stopped when its first cycle was made and verified, and the next one begins.
+    let stop = "kill -STOP $CUDASNAP_AB_PID";
+    let mut tool = ab.tool("--cycles 3 --warm-up 0 --verify", &[stop, &pid.to_string()]);
+    let said = Said::by(&mut tool);
+    send_signal(pid, libc::SIGCONT);
+    assert_eq!(said.code, 1, "{said:?}");
+    for told in [
+        "it is stopped (SIGSTOP, Ctrl-Z or a debugger)".to_owned(),
+        format!("process {pid} is left running as far as is known"),
+        format!("\"kill -CONT {pid}\" lets it go on, then \"cudasnap restore {pid}\""),
+        format!("\"cudasnap unlock {pid}\""),
+    ] {
+        assert!(said.stderr.contains(&told), "{told}: {said:?}");
+    }
+    assert_eq!(ab.measured().workloads[0].cycles.len(), 2);
+    // As the message says: what was ordered comes about late.
+    until("its state", || {
+        ["running", "locked"].contains(&&ab.state(pid)[..])
+    });
+    if ab.state(pid) == "locked" {
+        shimmed.must("unlock");
+    }
+    assert_eq!(shimmed.app.wrong_words(), 0);
+    assert!(shimmed.record().mode.is("on"));
+}
+
+/// Ctrl-Z within a checkpoint: the cycle is finished, then the run is suspended, and goes on later.
+#[test]
+fn a_suspension_waits_for_the_end_of_its_cycle() {
+    let ab = Ab::new();
+    let mut shimmed = Shimmed::start(&ab.driver, &["64"], &[]);
+    let pid = shimmed.app.pid();
+    let mut tool = ab.tool("--cycles 1 --warm-up 0", &[&pid.to_string()]);
+    // A group of its own whose parent is in the same session: the kernel suspends no orphans.
+    tool.env("CUDASIM_DMA_GBPS", "0.2").process_group(0);
+    let tool = RunningTool::start(&mut tool);
+    in_the_middle(&shimmed, "checkpoint");
+    tool.signal(libc::SIGTSTP);
+    until("the suspension", || is_stopped(tool.pid() as i32));
+    assert_eq!(ab.state(pid), "running", "between two cycles");
+    let phases = shimmed.record().counters.phases;
+    assert_eq!(phases, 2, "a checkpoint and its restore");
+    tool.signal(libc::SIGCONT);
+    let said = tool.wait();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        said.stderr.contains("Ctrl-Z: this cycle is finished first"),
+        "{said:?}"
+    );
+    assert_eq!(ab.measured().workloads[0].cycles.len(), 2);
+    assert_eq!(shimmed.app.wrong_words(), 0);
+}
+
+#[test]
+fn outputs_that_cannot_be_are_refused_first() {
+    let ab = Ab::new();
+    let file = ab.file().display().to_string();
+    let part = "a report and the program's output cannot both go there";
+    refused(&ab, &format!("--program-output {file} -- sh"), 4, part);
+    let none = "--program-output /no/such/folder/log -- sh";
+    refused(&ab, none, 4, "No such file");
+    let shimmed = Shimmed::start(&ab.driver, &["16"], &[]);
+    let line = format!("--end-timeout 3 {}", shimmed.app.pid());
+    refused(&ab, &line, 2, "--end-timeout: only for a program");
+    let line = "--ready-line /(/ -- sh";
+    refused(&ab, line, 2, "--ready-line /(/: unclosed group");
 }
 
 /// Checks that a call is refused with this status and these words, and leaves no report.
@@ -448,7 +532,7 @@ fn what_cannot_be_measured_is_refused_before_anything_is_touched() {
     );
     refused(&ab, "", 2, "nothing to measure");
     refused(&ab, "-- /no/such/program", 127, "was not started");
-    refused(&ab, &format!("{}", i32::MAX), 1, "no process has the id");
+    refused(&ab, &format!("{}", i32::MAX), 4, "no process has the id");
     refused(
         &ab,
         &format!("{}", std::process::id()),

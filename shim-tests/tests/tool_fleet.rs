@@ -138,6 +138,28 @@ fn the_terminal_and_csv_show_the_same_groups() {
     let rows: Vec<&str> = csv.lines().collect();
     assert_eq!(rows.len(), 5, "two directions, two modes, a heading: {csv}");
     assert!(rows[1].starts_with("host,checkpoint,observe,"), "{csv}");
+    assert_eq!(csv.matches("\r\n").count(), 5);
+    // The same file by another path, and files of one name.
+    let same = format!(
+        "report {0} {1}/./a.jsonl --json -",
+        path.display(),
+        folder.path().display()
+    );
+    let json = driver.said(&same).json();
+    assert_eq!((&json["files"], &json["phases"]), (&1.into(), &6.into()));
+    assert!(
+        json["doubts"].to_string().contains("is the same file as"),
+        "{json}"
+    );
+    for host in ["n1", "n2"] {
+        let folder = folder.file(host);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::copy(&path, folder.join("rep.jsonl")).unwrap();
+    }
+    let mut tool = driver.tool("report n1/rep.jsonl n2/rep.jsonl --json -");
+    let json = Said::by(tool.current_dir(folder.path())).json();
+    assert_eq!((&json["hosts"], &json["phases"]), (&2.into(), &12.into()));
+    assert_eq!(group(&json, "n2/rep.jsonl", "restore", "on")["phases"], 2);
 }
 
 /// Whatever else is in a file is told with its place, and the rest counts.

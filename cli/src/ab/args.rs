@@ -52,9 +52,9 @@ pub struct Args {
     /// Rounds before that which do not count, in each process
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u32>(0, 1000))]
     warm_up: u32,
-    /// Rounds that a process serves before the next variant's is started, where variants need processes of their own
-    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u32>(1, 100_000))]
-    rounds_per_visit: u32,
+    /// Rounds that a process serves before the next variant's is started, where variants need processes of their own (default: 1)
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>(1, 100_000))]
+    rounds_per_visit: Option<u32>,
     /// Seed of the order; from the clock without it
     #[arg(long, value_name = "S", value_parser = values::whole::<u64>(0, u64::MAX))]
     seed: Option<u64>,
@@ -147,6 +147,7 @@ impl Args {
         let groups = variant::groups(&variants);
         if let Some(pid) = self.pid {
             one_process(pid, &variants, &groups)?;
+            self.nothing_in_vain(pid)?;
         }
         Ok(Order {
             subjects: self.subjects()?,
@@ -155,7 +156,7 @@ impl Args {
             rounds: Rounds {
                 cycles: self.cycles,
                 warm_up: self.warm_up,
-                per_visit: self.rounds_per_visit,
+                per_visit: self.rounds_per_visit.unwrap_or(1),
             },
             seed: self.seed.unwrap_or(clock),
             confidence: self.confidence / 100.0,
@@ -167,6 +168,19 @@ impl Args {
             start: &self.start,
             outputs: &self.outputs,
         })
+    }
+
+    /// Refuses options that mean nothing to a process that runs.
+    fn nothing_in_vain(&self, pid: i32) -> Result<(), String> {
+        let mut given = self.start.given();
+        given.extend(self.rounds_per_visit.map(|_| "--rounds-per-visit"));
+        match given.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: only for a program that is started, and process {pid} runs already: leave it out, or give the program behind --",
+                given.join(", ")
+            )),
+        }
     }
 
     fn subjects(&self) -> Result<Vec<Subject>, String> {
@@ -197,7 +211,10 @@ impl Args {
                 gib.to_string().into(),
             ],
         };
-        Ok(self.sizes.iter().map(of_size).collect())
+        // As in a grid: once is enough.
+        let is_first = |(at, size): &(usize, &u32)| !self.sizes[..*at].contains(size);
+        let sizes = self.sizes.iter().enumerate().filter(is_first);
+        Ok(sizes.map(|(_, size)| of_size(size)).collect())
     }
 }
 
@@ -237,89 +254,4 @@ fn pause(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::grammar::{Cli, Command};
-    use clap::Parser;
-
-    fn parsed(line: &str) -> Result<Args, String> {
-        match Cli::try_parse_from(line.split_whitespace()) {
-            Ok(Cli {
-                command: Command::Ab(args),
-            }) => Ok(*args),
-            Ok(_) => Err("another command".into()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    #[test]
-    fn a_process_a_program_or_sizes() {
-        let args = parsed("cudasnap ab --seed 5 --pause 0.5 4711").unwrap();
-        let order = args.order(9).unwrap();
-        assert_eq!(order.subjects, [Subject::Process(4711)]);
-        assert_eq!((order.seed, order.variants.len()), (5, 2));
-        assert_eq!(order.pause, Duration::from_millis(500));
-        assert!((order.confidence - 0.95).abs() < 1e-12);
-        let args = parsed("cudasnap ab --cycles 3 -- /bin/x --cycles 9").unwrap();
-        let order = args.order(9).unwrap();
-        let Subject::Program { name, command } = &order.subjects[0] else {
-            panic!("{order:?}");
-        };
-        assert_eq!((&name[..], command.len()), ("x", 3));
-        assert_eq!((order.seed, order.rounds.cycles), (9, 3));
-        let args = parsed("cudasnap ab --sizes 8,24").unwrap();
-        let order = args.order(0).unwrap();
-        let Subject::Program { name, command } = &order.subjects[1] else {
-            panic!("{order:?}");
-        };
-        assert_eq!(name, "24 GiB");
-        assert_eq!(command[1..], ["workload", "--gib", "24"]);
-    }
-
-    #[test]
-    fn wrong_lines_are_refused() {
-        for line in [
-            "cudasnap ab 0",
-            "cudasnap ab 1 2",
-            "cudasnap ab 1 -- x",
-            "cudasnap ab --sizes 8 -- x",
-            "cudasnap ab --sizes 8 1",
-            "cudasnap ab --sizes 8,x",
-            "cudasnap ab --cycles 0 1",
-            "cudasnap ab --confidence 100 1",
-            "cudasnap ab --confidence 40 1",
-            "cudasnap ab --pause -1 1",
-            "cudasnap ab --variant fast 1",
-            "cudasnap ab --grid threads 1",
-        ] {
-            assert!(parsed(line).is_err(), "{line}");
-        }
-        let nothing = parsed("cudasnap ab").unwrap();
-        assert!(nothing.order(0).unwrap_err().contains("nothing to measure"));
-    }
-
-    #[test]
-    fn what_a_running_process_cannot_do_is_told_with_what_to_do() {
-        for (variant, part) in [
-            ("a:pages=4k", "sets pages=4k"),
-            ("a:buffer=keep", "sets buffer=keep"),
-            ("stock", "runs without the library"),
-        ] {
-            let args = parsed(&format!(
-                "cudasnap ab --variant observe --variant {variant} 4711"
-            ));
-            let args = args.unwrap();
-            let error = args.order(0).unwrap_err();
-            assert!(
-                error.contains(part) && error.contains("give the program behind --"),
-                "{error}"
-            );
-            let args = parsed(&format!(
-                "cudasnap ab --variant observe --variant {variant} -- x"
-            ));
-            assert_eq!(args.unwrap().order(0).unwrap().groups.len(), 2);
-        }
-        let fine = parsed("cudasnap ab --variant observe --grid threads=4|8 4711").unwrap();
-        assert_eq!(fine.order(0).unwrap().groups, [[0, 1, 2]]);
-    }
-}
+mod tests;

@@ -1,11 +1,11 @@
-//! `--csv FILE`: a row per cycle, with a header line, as RFC 4180 has it. Column names are stable: new columns come at the end, none
-//! changes its meaning. Foreign text cannot become a formula of the spreadsheet that opens the file.
+//! `--csv FILE`: a row per cycle. Column names are stable: new columns come at the end, none changes its meaning.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::data::{Cycle, Measured, Phase, Seen, Variant, Workload};
-use crate::foreign_text::printable;
+use crate::document;
+use crate::document::csv::harmless;
 
 /// A cycle and what it belongs to.
 struct Row<'a> {
@@ -257,28 +257,18 @@ const BACK: [Column<OfCycle>; 11] = [
 
 /// All cycles as CSV.
 pub fn csv(measured: &Measured) -> String {
-    let mut writer = csv::WriterBuilder::new()
-        .terminator(csv::Terminator::CRLF)
-        .from_writer(Vec::new());
-    // Writing to memory does not fail, and all rows are equally long.
-    let _ = writer.write_record(columns().iter().map(|(name, _)| name));
-    for workload in &measured.workloads {
-        for cycle in &workload.cycles {
-            let variants = &workload.variants;
-            let variant = variants
-                .iter()
-                .find(|variant| variant.name == cycle.variant);
-            let row = Row {
+    let rows = measured.workloads.iter().flat_map(|workload| {
+        workload.cycles.iter().map(move |cycle| {
+            let mut variants = workload.variants.iter();
+            cells(&Row {
                 run: measured,
                 workload,
-                variant,
+                variant: variants.find(|variant| variant.name == cycle.variant),
                 cycle,
-            };
-            let _ = writer.write_record(cells(&row));
-        }
-    }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+            })
+        })
+    });
+    document::csv(columns().iter().map(|(name, _)| name), rows)
 }
 
 /// Names of all columns, and what is in them.
@@ -311,18 +301,6 @@ fn cells(row: &Row<'_>) -> Vec<String> {
     cells.extend(phase(row.cycle.restore.as_ref()));
     cells.extend(BACK.iter().map(|column| (column.value)(row)));
     cells
-}
-
-/// Foreign text as a cell: printable, and no formula.
-fn harmless(text: &str) -> String {
-    let text = printable(text);
-    // The wide ones are formulas in some languages' versions too.
-    let starts = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
-    if text.trim_start().starts_with(starts) {
-        format!("'{text}")
-    } else {
-        text
-    }
 }
 
 fn pairs(pairs: &BTreeMap<String, impl Display>) -> String {

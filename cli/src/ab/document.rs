@@ -5,11 +5,13 @@ mod plots;
 
 use super::data::{Measured, Workload};
 use super::doubts;
+use super::doubts::look::is_wrong_in;
 use super::stats::Spread;
 use super::summary::{calls, confidence, Calls, Comparison, Direction};
 use crate::document::{Column, Document, Doubt, Section, Table};
 use crate::foreign_text::printable;
-use facts::facts;
+use crate::status::text::count;
+use facts::{contents, facts};
 use plots::{over_cycles, over_sizes, split};
 
 /// Makes it.
@@ -17,7 +19,7 @@ pub fn document(measured: &Measured) -> Document {
     let mut document = Document {
         title: title(measured),
         facts: facts(measured),
-        findings: Vec::new(),
+        findings: wrong_contents(measured),
         doubts: Vec::new(),
         sections: Vec::new(),
     };
@@ -50,6 +52,19 @@ pub fn document(measured: &Measured) -> Document {
     });
     document.doubts = doubts.collect();
     document
+}
+
+/// Comes before every ratio: nobody needs to know how fast contents went wrong.
+fn wrong_contents(measured: &Measured) -> Vec<String> {
+    let wrong = measured.workloads.iter().filter(|one| is_wrong_in(one));
+    let told = wrong.map(|workload| {
+        format!(
+            "{}Contents were {}: the numbers are worthless",
+            prefix(measured, workload),
+            contents(std::slice::from_ref(workload))
+        )
+    });
+    told.collect()
 }
 
 fn title(measured: &Measured) -> String {
@@ -109,15 +124,15 @@ fn percent_of_confidence(confidence: f64) -> String {
 }
 
 fn interval(comparison: &Comparison) -> String {
+    let pairs = count(comparison.pairs, "pair", "pairs");
     let Some(interval) = comparison.interval else {
-        return format!("no interval, {} pairs", comparison.pairs);
+        return format!("no interval, {pairs}");
     };
     format!(
-        "{} interval {} to {}, {} pairs",
+        "{} interval {} to {}, {pairs}",
         percent_of_confidence(interval.confidence),
         ratio(interval.low, comparison),
-        ratio(interval.high, comparison),
-        comparison.pairs
+        ratio(interval.high, comparison)
     )
 }
 
@@ -246,6 +261,42 @@ mod tests {
         let few = document(&made_up::run(4, 3.0));
         assert!(few.findings[0].ends_with("(no interval, 4 pairs)"));
         assert!(few.doubts[0].what.ends_with("which takes 6."));
+        let one = document(&made_up::run(1, 3.0));
+        assert!(one.findings[0].ends_with("(no interval, 1 pair)"));
+    }
+
+    #[test]
+    fn wrong_contents_come_first_and_are_a_fact() {
+        let told = |run: &Measured| {
+            let made = document(run);
+            let fact = made.facts.iter().find(|(name, _)| name == "Contents");
+            (made.findings[0].clone(), fact.unwrap().1.clone())
+        };
+        let mut run = made_up::run(6, 3.0);
+        assert_eq!(told(&run).1, "right after 14 cycles");
+        for cycle in &mut run.workloads[0].cycles {
+            cycle.verified = Some(cycle.number % 2 == 0);
+        }
+        let (first, fact) = told(&run);
+        assert_eq!(fact, "wrong after 7 of 14 cycles");
+        assert_eq!(
+            first,
+            "Contents were wrong after 7 of 14 cycles: the numbers are worthless"
+        );
+        // In one size of several: the finding says in which.
+        run.workloads.push(made_up::run(6, 3.0).workloads.remove(0));
+        run.workloads[0].name = "8 GiB".into();
+        let (first, fact) = told(&run);
+        assert_eq!(fact, "wrong after 7 of 28 cycles");
+        assert!(first.starts_with("8 GiB: Contents were wrong after 7 of 14"));
+        run.workloads.truncate(1);
+        run.workloads[0].cycles.truncate(1);
+        assert_eq!(contents(&run.workloads), "wrong after 1 of 1 cycle");
+        run.workloads[0].cycles[0].verified = Some(true);
+        let fact = |run: &Measured| contents(&run.workloads);
+        assert_eq!(fact(&run), "right after 1 cycle");
+        run.workloads[0].cycles[0].verified = None;
+        assert_eq!(fact(&run), "not asked for");
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::flow::looks::{self, Need};
 use crate::flow::plan::{advice, Verb};
 use crate::gpus::{Asked, Depth};
 use crate::process::cuda::CudaUse;
-use crate::process::identity::Identity;
+use crate::process::identity::{is_stopped, Identity};
+use crate::process::image::Image;
 use crate::record::{Control, Located, RecordError};
 use crate::refusal::refusal;
 
@@ -31,6 +32,7 @@ const DYING: Duration = Duration::from_millis(500);
 /// See the module.
 pub struct Place {
     identity: Identity,
+    image: Option<Image>,
     life: Arc<Watched>,
     /// Its driver's thread.
     pub crew: Crew,
@@ -80,6 +82,7 @@ impl Place {
             cap: view.thread_cap,
         });
         Ok(Place {
+            image: Image::of(pid),
             identity,
             life,
             crew,
@@ -95,11 +98,29 @@ impl Place {
         self.identity.pid
     }
 
+    /// That the process runs another program by now: nothing that was known of the one before is there any more.
+    pub fn replaced(&self) -> Option<Trouble> {
+        let pid = self.pid();
+        let is_replaced = self
+            .image
+            .as_ref()
+            .is_some_and(|image| image.is_replaced(pid));
+        is_replaced.then(|| {
+            let name = Identity::of(pid).map_or(String::new(), |now| format!(" ({})", now.shown_name()));
+            Trouble::failed(format!(
+                "process {pid} runs another program now{name}: exec has ended the one that was measured"
+            ))
+        })
+    }
+
     /// Sets mode and cap of the next checkpoint.
     ///
     /// # Errors
     /// The record cannot be written.
     pub fn switch(&mut self, variant: &Variant) -> Result<(), Trouble> {
+        if let Some(trouble) = self.replaced() {
+            return Err(trouble);
+        }
         let (Some(record), Some(before)) = (&self.record, self.before) else {
             return self.alive(Duration::ZERO);
         };
@@ -149,6 +170,10 @@ impl Place {
         let (Some(record), Some(words)) = (&self.record, self.before.take()) else {
             return Ok(());
         };
+        if self.replaced().is_some() {
+            // Its record, if it has one, is not the one that was switched.
+            return Ok(());
+        }
         match write(record, words) {
             Err(error) if self.alive(DYING).is_ok() => Err(Trouble::failed(format!(
                 "mode and thread cap of process {} could not be put back ({error}): \"cudasnap mode {} {}\" sets the mode",
@@ -243,7 +268,11 @@ fn no_state(pid: i32, cause: Cause) -> Trouble {
     let failure = Failure { step: None, cause };
     let around = crate::flow::hints::Surroundings::known();
     let hints = crate::flow::hints::for_failure(&failure, pid, None, around);
+    let stopped = is_stopped(pid).then(|| {
+        format!("it is stopped (SIGSTOP, Ctrl-Z or a debugger): \"kill -CONT {pid}\" lets it go on")
+    });
     let sentences: Vec<String> = std::iter::once(format!("process {pid}: {failure}"))
+        .chain(stopped)
         .chain(hints)
         .collect();
     Trouble::failed(sentences.join("; "))

@@ -15,14 +15,17 @@ use super::place::Place;
 use super::surroundings::Before;
 use super::target::{self, Started};
 use super::watch::Watch;
-use super::work::{ended, way_back, why, Work};
+use super::work::{ended, left, way_back, why, Work};
 use super::{variant, verify};
+use crate::document::terminal::is_unicode;
 use crate::driver::State;
 use crate::flow::calls::Calls;
 use crate::flow::engine::{self, Rules};
 use crate::flow::member::Member;
 use crate::flow::plan::Step;
 use crate::output;
+use crate::process::identity::is_stopped;
+use crate::signals::Unsuspended;
 
 /// How long the driver may take for what takes it no time.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,6 +35,9 @@ const AGAIN: [Duration; 3] = [
     Duration::from_secs(3),
     Duration::from_secs(10),
 ];
+
+/// Done, under way and left, where the locale is not one of UTF-8.
+const ASCII: &str = "#>-";
 
 /// See the module.
 pub struct Real<'a> {
@@ -59,7 +65,11 @@ impl<'a> Real<'a> {
     ) -> Self {
         let bar = ProgressBar::no_length();
         let style = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(match is_unicode() {
+            true => style,
+            false => style.progress_chars(ASCII),
+        });
         Real {
             order,
             subject,
@@ -105,6 +115,19 @@ impl<'a> Real<'a> {
         Ok(pid)
     }
 
+    /// In a thread of its own, so that a signal is heard at once; the measuring process ends with that thread, at the latest.
+    fn measure_link(&self, pid: i32) -> Result<Link, Trouble> {
+        let (send, measured) = crossbeam_channel::bounded(1);
+        let wanted = self.order.limit;
+        let thread = std::thread::Builder::new().name("limit".into());
+        let started = thread.spawn(move || send.send(Link::of(pid, wanted)));
+        started.map_err(|error| Trouble::failed(format!("no thread for the limit: {error}")))?;
+        crossbeam_channel::select! {
+            recv(measured) -> link => link.map_err(|_| Trouble::failed("the limit was not measured")),
+            recv(self.signals) -> number => Err(number.map_or_else(|_| Trouble::failed("no signals"), Trouble::signal)),
+        }
+    }
+
     /// What the program itself said of its end, where it was started by us.
     fn with_last_words(&mut self, trouble: Trouble) -> Trouble {
         let ending = self.started.as_mut().and_then(Started::ending);
@@ -132,6 +155,7 @@ impl<'a> Real<'a> {
             before: None,
             step: None,
             is_away: !undo_on_signal,
+            suspension_said: false,
             parts: Vec::new(),
         };
         let rules = Rules {
@@ -150,6 +174,10 @@ impl<'a> Real<'a> {
         })
     }
 
+    fn replaced(&self) -> Option<Trouble> {
+        self.place.as_ref().and_then(Place::replaced)
+    }
+
     /// Brings the process back that a cycle left locked or checkpointed, if that is this cycle's doing.
     fn bring_back(&mut self, member: &Member) -> Option<Trouble> {
         let pid = member.pid;
@@ -157,6 +185,9 @@ impl<'a> Real<'a> {
         for pause in AGAIN {
             if let Some(why) = ended(&last) {
                 return Some(Trouble::failed(format!("process {pid} {why}")));
+            }
+            if last.hung {
+                break;
             }
             if last.now == Some(State::Running) {
                 return None;
@@ -179,14 +210,7 @@ impl<'a> Real<'a> {
         if last.now == Some(State::Running) {
             return None;
         }
-        let state = last
-            .now
-            .map_or("in an unknown state".into(), |state| state.to_string());
-        Some(Trouble::failed(format!(
-            "process {pid} is left {state}, {}: \"cudasnap restore {pid}\" (or \"cudasnap unlock {pid}\") brings it back once what is in the way \
-             is gone",
-            why(&last)
-        )))
+        Some(Trouble::failed(left(&last, is_stopped(pid))))
     }
 }
 
@@ -201,7 +225,7 @@ impl Bench for Real<'_> {
         self.place = Some(place);
         if self.link.is_none() {
             self.bar.set_message("pinned copies, for the limit");
-            self.link = Some(Link::of(pid, self.order.limit));
+            self.link = Some(self.measure_link(pid)?);
         }
         Ok(())
     }
@@ -215,6 +239,8 @@ impl Bench for Real<'_> {
             return failed(cycle, Trouble::failed("there is no process"));
         };
         cycle.pid = place.pid();
+        // The time in which this process is suspended is nobody's.
+        let _unsuspended = Unsuspended::begin();
         if let Err(trouble) = place.switch(variant) {
             let trouble = self.with_last_words(trouble);
             return failed(cycle, trouble);
@@ -230,7 +256,8 @@ impl Bench for Real<'_> {
         let trouble = match work.member.is_done() {
             true => None,
             false => self
-                .bring_back(&work.member)
+                .replaced()
+                .or_else(|| self.bring_back(&work.member))
                 .or_else(|| self.stays_away(&work.member)),
         };
         let trouble = trouble.map(|trouble| self.with_last_words(trouble));

@@ -1,5 +1,6 @@
 //! A run of `cudasnap ab` from its command line to its exit status.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +23,11 @@ use crate::flow::call::leave;
 use crate::flow::calls::Calls;
 use crate::flow::targets::{load, Stop};
 use crate::process::identity::Identity;
+use crate::status::text::count;
 use crate::{output, signals};
+
+/// Variants that are named at the start.
+const NAMED: usize = 8;
 
 /// Measures, and tells about it.
 pub fn run(args: &Args) -> Exit {
@@ -47,9 +52,12 @@ pub fn run(args: &Args) -> Exit {
 }
 
 fn measure(order: &Order<'_>, started_unix: u64) -> Result<(Measured, Option<Trouble>), Trouble> {
-    order.outputs.check().map_err(Trouble::refused)?;
+    let output = order.start.output().map(PathBuf::as_path);
+    let writable = order.outputs.check_beside(output);
+    writable.map_err(Trouble::refused)?;
     for subject in &order.subjects {
         if let Subject::Process(pid) = subject {
+            Identity::of(*pid).map_err(|error| Trouble::refused(error.to_string()))?;
             place::look(*pid, order, 0)?;
         }
     }
@@ -114,17 +122,25 @@ fn stop(stop: Stop) -> Trouble {
 }
 
 fn announce(order: &Order<'_>) {
+    output::complain(announcement(order));
+}
+
+/// What is about to be measured; many variants are counted.
+fn announcement(order: &Order<'_>) -> String {
     let names: Vec<&str> = order
         .variants
         .iter()
         .map(|variant| &variant.name[..])
         .collect();
-    output::complain(format_args!(
-        "{} rounds of {}; seed {}",
-        order.rounds.cycles,
-        names.join(", "),
+    let variants = match names.len() {
+        0..=NAMED => names.join(", "),
+        many => format!("{many} variants"),
+    };
+    format!(
+        "{} of {variants}; seed {}",
+        count(order.rounds.cycles as usize, "round", "rounds"),
         order.seed
-    ));
+    )
 }
 
 fn workload(
@@ -174,4 +190,31 @@ fn tell(order: &Order<'_>, measured: &Measured, stopped: Option<Trouble>) -> Exi
         return exit;
     }
     output::say(&shown(&report), exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::{Cli, Command};
+    use clap::Parser;
+
+    fn said(line: &str) -> String {
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Ab(args) = cli.command else {
+            panic!("{line}");
+        };
+        announcement(&args.order(7).unwrap())
+    }
+
+    #[test]
+    fn the_start_names_a_few_variants_and_counts_many() {
+        assert_eq!(
+            said("cudasnap ab --cycles 1 7"),
+            "1 round of observe, on; seed 7"
+        );
+        let seven = "cudasnap ab --cycles 2 --grid threads=1|2|3|4|5|6|7 7";
+        assert!(said(seven).starts_with("2 rounds of observe, threads=1, "));
+        let eight = "cudasnap ab --grid threads=1|2|3|4|5|6|7|8 7";
+        assert_eq!(said(eight), "10 rounds of 9 variants; seed 7");
+    }
 }

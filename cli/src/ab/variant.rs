@@ -40,8 +40,14 @@ pub fn parse(text: &str) -> Result<Variant, String> {
     let (name, pairs) = text.split_once(':').unwrap_or((text, ""));
     let is_mode = is_mode(text);
     let named = !name.is_empty() && (is_mode || text.contains(':'));
-    if !named || printable(name) != name {
+    if !named {
         return Err(shape());
+    }
+    if printable(name) != name {
+        return Err(format!(
+            "the name has a character that cannot be shown: {}",
+            printable(name)
+        ));
     }
     let mut variant = Variant {
         name: name.into(),
@@ -208,7 +214,7 @@ mod tests {
             ("a:threads=33", "threads: it takes 0 to 32"),
             ("a:mode=fast", "or stock"),
             ("a:threads=4,threads=5", "threads is given twice"),
-            ("a\u{1b}:threads=4", "it takes NAME"),
+            ("a\u{1b}:threads=4", "cannot be shown: a\\u{1b}"),
             ("a:mode=observe,threads=4", "threads=4 would change nothing"),
             ("a:mode=stock,pages=4k", "pages=4k would change nothing"),
             ("a:keep-max=1G", "add buffer=keep"),

@@ -1,7 +1,8 @@
 //! The verification command between cycles.
 
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
@@ -25,14 +26,24 @@ pub fn run(
         let copy = std::io::stderr().as_fd().try_clone_to_owned();
         copy.map_or_else(|_| Stdio::null(), Stdio::from)
     };
-    let started = Command::new("/bin/sh")
+    let mut shell = Command::new("/bin/sh");
+    shell
         .args(["-c", command])
         .env(VARIABLE, pid.to_string())
         .stdin(Stdio::null())
         .stdout(stderr())
         .stderr(stderr())
-        .spawn();
-    let mut child = match started {
+        // What it starts ends with it; and Ctrl-C comes to it through us.
+        .process_group(0);
+    // SAFETY: a system call with numbers only, between fork and exec.
+    unsafe {
+        shell.pre_exec(|| {
+            // This thread waits for it: it ends with us even where nobody can end it (SIGKILL).
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        })
+    };
+    let mut child = match shell.spawn() {
         Ok(child) => child,
         Err(error) => {
             output::complain(format_args!("the verification command: {error}"));
@@ -45,11 +56,17 @@ pub fn run(
         }
         if let Ok(number) = signals.recv_timeout(TICK) {
             signal.get_or_insert(number);
-            let _ = child.kill();
-            let _ = child.wait();
+            end(&mut child);
             return None;
         }
     }
+}
+
+/// Ends it with everything that it has started.
+fn end(child: &mut Child) {
+    // SAFETY: takes numbers only: the group of a child that was not waited for.
+    unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+    let _ = child.wait();
 }
 
 #[cfg(test)]
@@ -74,5 +91,48 @@ mod tests {
         let mut signal = None;
         assert_eq!(run("exec sleep 600", 1, &signals, &mut signal), None);
         assert_eq!(signal, Some(15));
+    }
+
+    /// Its own child too.
+    #[test]
+    fn a_signal_ends_what_it_has_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let started = folder.path().join("started");
+        let command = format!(
+            "sleep 600 & echo $! > {0}.part; mv {0}.part {0}; wait",
+            started.display()
+        );
+        let (send, signals) = unbounded();
+        let path = started.clone();
+        let presser = std::thread::spawn(move || {
+            let since = std::time::Instant::now();
+            while !path.exists() && since.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(TICK);
+            }
+            send.send(2).unwrap();
+        });
+        let mut signal = None;
+        assert_eq!(run(&command, 1, &signals, &mut signal), None);
+        presser.join().unwrap();
+        let child: i32 = std::fs::read_to_string(&started)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let since = std::time::Instant::now();
+        while crate::process::identity::Identity::of(child).is_ok() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{child} lives");
+            std::thread::sleep(TICK);
+        }
+    }
+
+    #[test]
+    fn it_dies_with_the_one_who_waits() {
+        let (_send, signals) = unbounded();
+        let mut signal = None;
+        // Its parent's death is told to it by SIGKILL, as it says of itself.
+        let command = "command -v python3 > /dev/null || exit 0; exec python3 -c 'import ctypes, sys; n = ctypes.c_int(0); \
+                       ctypes.CDLL(None).prctl(2, ctypes.byref(n)); sys.exit(0 if n.value == 9 else 1)'";
+        assert_eq!(run(command, 1, &signals, &mut signal), Some(true));
     }
 }

@@ -13,6 +13,7 @@ use crate::flow::plan::Step;
 use crate::output;
 use crate::record::view::RecordView;
 use crate::record::Located;
+use crate::signals::Unsuspended;
 
 /// See the module.
 pub struct Watch<'a> {
@@ -34,6 +35,8 @@ pub struct Watch<'a> {
     pub step: Option<Step>,
     /// Whether the checkpoint has begun.
     pub is_away: bool,
+    /// Whether it was said that Ctrl-Z waits.
+    pub suspension_said: bool,
     /// What was recorded about each step that copied.
     pub parts: Vec<(Step, Seen, u64)>,
 }
@@ -46,9 +49,17 @@ impl Watch<'_> {
     }
 
     fn hear(&mut self) {
+        if !self.suspension_said && Unsuspended::is_asked_for() {
+            self.suspension_said = true;
+            self.say("Ctrl-Z: this cycle is finished first");
+        }
         while let Ok(number) = self.signals.try_recv() {
+            let is_first = self.signal.is_none();
             self.signal.get_or_insert(number);
             if self.is_away {
+                if !is_first {
+                    continue;
+                }
                 self.say(&format!(
                     "signal {number}: this cycle is finished first, then the run ends and what was measured is written"
                 ));

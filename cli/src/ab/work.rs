@@ -58,17 +58,38 @@ pub fn why(member: &Member) -> String {
     sentences.join("; ")
 }
 
-/// That the process is gone, or out of reach for good.
+/// That the process is gone.
 pub fn ended(member: &Member) -> Option<String> {
     let failure = member.failure.as_ref().or(member.undo_failure.as_ref());
-    match (member.gone, member.hung) {
-        (true, _) => Some(failure.map_or("ended".into(), ToString::to_string)),
-        (_, true) => Some(format!(
-            "does not answer: {}",
-            failure.map_or(String::new(), ToString::to_string)
-        )),
-        _ => None,
+    let how = || failure.map_or("ended".into(), ToString::to_string);
+    member.gone.then(how)
+}
+
+/// What to say of a process that is not brought back: how it is left, why, and what brings it back. `stopped`: it is (SIGSTOP).
+pub fn left(member: &Member, stopped: bool) -> String {
+    let pid = member.pid;
+    let restore = format!(
+        "\"cudasnap restore {pid}\" (or, where it is only locked, \"cudasnap unlock {pid}\")"
+    );
+    let state = match (member.now, member.made.last()) {
+        (Some(state), _) => state.to_string(),
+        // Before the call that does not come back.
+        (None, Some(made)) => format!("{} as far as is known", made.step.leads_to()),
+        (None, None) => format!("{} as far as is known", member.before),
+    };
+    let failure = member.undo_failure.as_ref().or(member.failure.as_ref());
+    let step = failure.and_then(|failure| failure.step);
+    let during = step.map_or(String::new(), |step| format!(" during {step}"));
+    if stopped {
+        return format!(
+            "process {pid} is left {state}: it is stopped (SIGSTOP, Ctrl-Z or a debugger), and the driver waited for it in vain{during}. \
+             \"kill -CONT {pid}\" lets it go on, then {restore} brings it back"
+        );
     }
+    format!(
+        "process {pid} is left {state}, {}: {restore} brings it back once what is in the way is gone",
+        why(member)
+    )
 }
 
 /// The steps back, of what is the doing of this cycle. `None`: there is nothing of ours to undo.
@@ -76,4 +97,78 @@ pub fn way_back(member: &Member) -> Option<Vec<Step>> {
     let now = member.now.unwrap_or(State::Checkpointed);
     let steps = undo(State::Running, now, member.ours);
     (!steps.is_empty()).then_some(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::failure::{Cause, Failure};
+    use crate::flow::member::Busy;
+    use std::time::{Duration, Instant};
+
+    fn member(made: &[Step], under_way: Step) -> Member {
+        let mut member = Member::new(7, State::Running, Vec::new());
+        let busy = |step| {
+            Some(Busy {
+                step,
+                timeout: Duration::ZERO,
+                since: Instant::now(),
+                called: None,
+            })
+        };
+        for step in made {
+            member.busy = busy(*step);
+            member.called(*step, Ok(()), Duration::ZERO);
+            member.looked(Ok(step.leads_to()));
+        }
+        member.busy = busy(under_way);
+        member
+    }
+
+    #[test]
+    fn a_stopped_process_is_left_with_its_state_and_the_commands() {
+        let mut hung = member(&[Step::Lock, Step::Checkpoint], Step::Restore);
+        hung.hang(Duration::from_secs(10));
+        assert!(ended(&hung).is_none());
+        assert_eq!(
+            left(&hung, true),
+            "process 7 is left checkpointed as far as is known: it is stopped (SIGSTOP, Ctrl-Z or a debugger), and the driver waited for it \
+             in vain during restore. \"kill -CONT 7\" lets it go on, then \"cudasnap restore 7\" (or, where it is only locked, \
+             \"cudasnap unlock 7\") brings it back"
+        );
+        // Its call came back, its state was not to be read.
+        let mut unread = member(&[Step::Lock], Step::Checkpoint);
+        unread.called(Step::Checkpoint, Ok(()), Duration::ZERO);
+        unread.hang(Duration::from_secs(10));
+        assert!(left(&unread, true).contains("is left checkpointed as far as is known"));
+        let mut first = member(&[], Step::Lock);
+        first.hang(Duration::from_secs(10));
+        assert!(left(&first, true).contains("is left running as far as is known: it is stopped"));
+    }
+
+    #[test]
+    fn one_that_is_not_stopped_is_left_with_the_reason() {
+        let mut failed = member(&[Step::Lock, Step::Checkpoint], Step::Restore);
+        failed.called(
+            Step::Restore,
+            Err(Cause::OtherState(State::Failed)),
+            Duration::ZERO,
+        );
+        failed.looked(Ok(State::Checkpointed));
+        let text = left(&failed, false);
+        assert!(
+            text.starts_with("process 7 is left checkpointed, "),
+            "{text}"
+        );
+        assert!(
+            text.contains("\"cudasnap restore 7\"") && !text.contains("-CONT"),
+            "{text}"
+        );
+        failed.gone = true;
+        failed.failure = Some(Failure {
+            step: None,
+            cause: Cause::Hung(Duration::ZERO),
+        });
+        assert!(ended(&failed).is_some());
+    }
 }

@@ -8,9 +8,11 @@
 //! | [`html`](mod@html) | one page with all plots, which needs nothing else |
 //! | [`png`](mod@png) | the plots as a picture |
 //! | [`plot`] | lays plots out and writes them as SVG |
+//! | [`csv`](mod@csv) | rows for a spreadsheet |
 //! | [`shown`](mod@shown), [`outputs`] | on stdout as it is; the files that a report is written to |
 //! | [`words`] | makes foreign text harmless |
 
+pub mod csv;
 #[cfg(test)]
 pub mod examples;
 pub mod html;
@@ -22,6 +24,7 @@ pub mod shown;
 pub mod terminal;
 pub mod words;
 
+pub use csv::csv;
 pub use html::html;
 pub use markdown::markdown;
 pub use outputs::OutputArgs;

@@ -60,6 +60,14 @@ impl OutputArgs {
     /// # Errors
     /// A sentence for each that cannot.
     pub fn check(&self) -> Result<(), String> {
+        self.check_beside(None)
+    }
+
+    /// The same, with a file beside them that somebody writes to from its beginning, of any name.
+    ///
+    /// # Errors
+    /// A sentence for each that cannot be written, or whose place is that of another one.
+    pub fn check_beside(&self, other: Option<&Path>) -> Result<(), String> {
         let mut places: Vec<Place> = Vec::new();
         let mut complaints = Vec::new();
         for (kind, path) in self.wanted() {
@@ -77,6 +85,9 @@ impl OutputArgs {
                 Ok(place) => places.push(place),
                 Err(complaint) => complaints.push(complaint),
             }
+        }
+        if let Some(path) = other {
+            complaints.extend(check_other(path, &places).err());
         }
         told((), complaints)
     }
@@ -122,6 +133,29 @@ impl OutputArgs {
         ];
         all.into_iter()
             .filter_map(|(kind, path)| Some((kind, path.as_deref()?)))
+    }
+}
+
+/// A file that is written to as it is, not replaced.
+fn check_other(path: &Path, places: &[Place]) -> Result<(), String> {
+    // No name means stdout here.
+    let there = place(&Path::new(".").join(path))
+        .map_err(|complaint| complaint.trim_start_matches("./").to_owned())?;
+    let written = match &there {
+        Place::File(file) if file.exists() => OpenOptions::new().write(true).open(file).map(drop),
+        there => there.try_out(),
+    };
+    written.map_err(|error| named(path, &error))?;
+    let is_same = |place: &Place| {
+        let same_file = there.file().is_some() && place.file() == there.file();
+        *place == there || same_file
+    };
+    match places.iter().any(is_same) {
+        true => Err(told_of(
+            path,
+            "a report and the program's output cannot both go there",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -185,6 +219,17 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 impl Place {
+    /// Device and inode of a regular file, whatever its name.
+    fn file(&self) -> Option<(u64, u64)> {
+        let found = match self {
+            Place::Stdout => rustix::fs::fstat(io::stdout()),
+            Place::File(path) | Place::Stream(path) => rustix::fs::stat(path),
+        };
+        let found = found.ok()?;
+        let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
+        (kind == rustix::fs::FileType::RegularFile).then_some((found.st_dev, found.st_ino))
+    }
+
     fn try_out(&self) -> io::Result<()> {
         match self {
             Place::Stdout => Ok(()),

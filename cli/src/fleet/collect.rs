@@ -70,6 +70,8 @@ pub struct Fleet {
     by_host: HashMap<(u32, u32, u32), Timeline>,
     /// By mode and direction.
     by_mode: HashMap<(u32, u32), Timeline>,
+    /// Files that were named more than once: by which other name, and the one under which they were read.
+    pub read_once: Vec<(String, String)>,
     /// Files that were read.
     pub files: u64,
     /// Lines in them.
@@ -96,6 +98,7 @@ impl Fleet {
             misread: BTreeMap::new(),
             by_host: HashMap::new(),
             by_mode: HashMap::new(),
+            read_once: Vec::new(),
             files: 0,
             lines: 0,
             phases: 0,
@@ -105,13 +108,24 @@ impl Fleet {
         }
     }
 
+    /// Notes a file that is not read, since it was, by its first name.
+    pub fn read_once(&mut self, file: &str, first: &str) {
+        self.read_once.push((file.into(), first.into()));
+    }
+
     /// Reads a file of this host to its end.
     ///
     /// # Errors
-    /// It cannot be read on; what came until then counts.
+    /// It cannot be read on; what came until then counts. Or it is something else, of which no line counts.
     pub fn read(&mut self, host: &str, file: &str, from: impl Read) -> io::Result<()> {
-        self.files += 1;
         let mut lines = Lines::new(from);
+        if is_report_of_ab(lines.beginning()?) {
+            return Err(io::Error::other(
+                "it is what \"cudasnap ab --json\" writes, a whole run and no lines of CUDASNAP_REPORT: the same run's --html, --markdown \
+                 and --csv show it; name the files of CUDASNAP_REPORT here",
+            ));
+        }
+        self.files += 1;
         let mut number = 0;
         while let Some(line) = lines.read()? {
             number += 1;
@@ -272,6 +286,21 @@ impl Fleet {
     }
 }
 
+/// By its first fields, which no line of the library's has.
+fn is_report_of_ab(beginning: &[u8]) -> bool {
+    let head = &beginning[..beginning.len().min(4096)];
+    let has = |name: &[u8]| memchr::memmem::find(head, name).is_some();
+    head.trim_ascii_start().starts_with(b"{")
+        && [
+            &b"\"schema\""[..],
+            b"\"started_unix\"",
+            b"\"seed\"",
+            b"\"host\"",
+        ]
+        .into_iter()
+        .all(has)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -358,6 +387,24 @@ pub(crate) mod tests {
                 at(Kind::Half, "a:6")
             ]
         );
+    }
+
+    #[test]
+    fn a_report_of_ab_is_told_as_such() {
+        let text = crate::ab::json::write(&crate::ab::made_up::run(2, 3.0)).unwrap();
+        let mut fleet = Fleet::new(0);
+        let error = fleet.read("a", "a", text.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("cudasnap ab --json"), "{error}");
+        assert_eq!((fleet.files, fleet.lines, fleet.phases), (0, 0, 0));
+        fleet.read("a", "a", line(&[]).as_bytes()).unwrap();
+        assert_eq!(fleet.phases, 1);
+    }
+
+    #[test]
+    fn a_mark_of_the_encoding_is_no_part_of_the_first_line() {
+        let text = format!("\u{feff}{}\n{}\n", line(&[]), line(&[]));
+        let fleet = fleet(&[("a", &text)]);
+        assert_eq!((fleet.phases, fleet.troubles()), (2, Vec::new()));
     }
 
     #[test]

@@ -72,6 +72,10 @@ fn findings(fleet: &Fleet) -> Vec<String> {
     let all = fleet.merged(|group| (group.direction.clone(), group.mode.clone()));
     let told = all.iter().filter_map(|((direction, mode), tally)| {
         let spread = tally.rates.spread()?;
+        if tally.phases == 1 {
+            let rate = digits(spread.median);
+            return Some(format!("{direction}, {mode}: median {rate} GB/s over 1 phase"));
+        }
         Some(format!(
             "{direction}, {mode}: median {} GB/s over {} phases, 90 % of them between {} and {} GB/s",
             digits(spread.median),
@@ -291,6 +295,10 @@ mod tests {
             document.findings[0].starts_with("checkpoint, observe: median 2.0"),
             "{:?}",
             document.findings
+        );
+        assert_eq!(
+            document.findings[0],
+            "checkpoint, observe: median 2.00 GB/s over 1 phase"
         );
         assert!(document.findings[1].starts_with("checkpoint, on: median 20.0 GB/s over 3 phases"));
         assert_eq!(document.findings.len(), 3);

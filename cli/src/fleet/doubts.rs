@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::Doubt as Told;
+use crate::status::text::count;
 
 use super::collect::Fleet;
 use super::troubles::{Kind, Trouble};
@@ -45,6 +46,8 @@ pub enum Doubt {
         /// Hosts.
         hosts: Vec<String>,
     },
+    /// Files that were named more than once: the further name, and the first.
+    ReadOnce(Vec<(String, String)>),
     /// Lines that were left out.
     LeftOut(Trouble),
     /// Phases without a sound clock.
@@ -65,6 +68,9 @@ pub fn of(fleet: &Fleet) -> Vec<Doubt> {
     doubts.extend(steps_down(fleet));
     doubts.extend(mixed_pages(fleet));
     doubts.extend(misread(fleet));
+    if !fleet.read_once.is_empty() {
+        doubts.push(Doubt::ReadOnce(fleet.read_once.clone()));
+    }
     doubts.extend(fleet.troubles().into_iter().map(Doubt::LeftOut));
     let counted = [
         (fleet.untimed, Doubt::Untimed as fn(u64) -> Doubt),
@@ -159,7 +165,8 @@ impl Doubt {
         match self {
             Doubt::Nothing => "there is no phase in these files".into(),
             Doubt::Ineffective { phases, of, hosts } => format!(
-                "in {phases} of {of} phases the library was to make the copies and did not: {}",
+                "in {phases} of {} the library was to make the copies and did not: {}",
+                count(*of as usize, "phase", "phases"),
                 named(hosts)
             ),
             Doubt::StepsDown { reasons, hosts } => {
@@ -175,12 +182,23 @@ impl Doubt {
                 options.join(", "),
                 named(hosts)
             ),
+            Doubt::ReadOnce(files) => {
+                let told = |(file, first): &(String, String)| format!("{file} is the same file as {first}");
+                let told: Vec<String> = files.iter().map(told).collect();
+                format!("{}: it was read once", named(&told))
+            }
             Doubt::LeftOut(trouble) => format!("{}: left out", trouble.told()),
             Doubt::Untimed(phases) => {
-                format!("{phases} phases have a time before 2020 or in the future: they are in no plot over time")
+                match phases {
+                1 => "1 phase has a time before 2020 or in the future: it is in no plot over time".into(),
+                phases => format!("{phases} phases have a time before 2020 or in the future: they are in no plot over time"),
+            }
             }
             Doubt::Ungrouped(phases) => {
-                format!("there are too many groups: {phases} phases are in no table")
+                match phases {
+                1 => "there are too many groups: 1 phase is in no table".into(),
+                phases => format!("there are too many groups: {phases} phases are in no table"),
+            }
             }
             Doubt::Forgotten(processes) => format!(
                 "there are too many processes with steps down: those of {processes} may be counted twice"
@@ -201,6 +219,7 @@ impl Doubt {
                 "compare rows of one kind only; `cudasnap doctor` says what keeps huge pages away"
             }
             Doubt::Misread { .. } => "`cudasnap run` refuses such values before the program starts",
+            Doubt::ReadOnce(_) => "name each file once; lines of several hosts need a file of each host",
             Doubt::LeftOut(trouble) => match trouble.kind {
                 Kind::Newer => "use a cudasnap as new as the newest library in the fleet",
                 Kind::Half => "it is counted in the next report, when it has its end",

@@ -6,6 +6,8 @@ use super::collect::{Fleet, Group};
 use super::phase::PIECES;
 use super::tally::{Spread, Tally, ERROR};
 use super::troubles::Trouble;
+use crate::document;
+use crate::document::csv::harmless;
 
 /// Version of both forms: raised when a field changes its meaning or goes.
 const SCHEMA: u32 = 1;
@@ -135,14 +137,9 @@ const COLUMNS: [&str; 17] = [
 
 /// As CSV, a row for each group.
 pub fn csv(fleet: &Fleet) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Into memory nothing fails.
-    let _ = writer.write_record(COLUMNS);
-    for (group, tally) in fleet.groups() {
-        let _ = writer.write_record(row(&group, tally));
-    }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8(bytes).unwrap_or_default()
+    let groups = fleet.groups().into_iter();
+    let rows = groups.map(|(group, tally)| row(&group, tally));
+    document::csv(COLUMNS, rows)
 }
 
 fn row(group: &Group, tally: &Tally) -> Vec<String> {
@@ -153,12 +150,12 @@ fn row(group: &Group, tally: &Tally) -> Vec<String> {
         })
     };
     let mut row = vec![
-        group.host.clone(),
-        group.direction.clone(),
-        group.mode.clone(),
-        group.pages.clone(),
+        harmless(&group.host),
+        harmless(&group.direction),
+        harmless(&group.mode),
+        harmless(&group.pages),
         group.kept.to_string(),
-        group.strategy.clone(),
+        harmless(&group.strategy),
         group.threads.to_string(),
         tally.phases.to_string(),
         tally.bytes.to_string(),
@@ -200,5 +197,20 @@ mod tests {
             ),
             "{csv}"
         );
+    }
+
+    #[test]
+    fn csv_has_the_line_ends_of_its_standard_and_no_formula() {
+        let line = line(&[("strategy", "+1".into())]);
+        let fleet = fleet(&[("=cmd|x", &line), ("-a", &line), ("@b", &line)]);
+        let csv = csv(&fleet);
+        assert_eq!(csv.matches('\n').count(), 4);
+        assert_eq!(csv.matches("\r\n").count(), 4);
+        let starts: Vec<&str> = csv
+            .lines()
+            .map(|row| row.split(',').next().unwrap())
+            .collect();
+        assert_eq!(starts, ["host", "'-a", "'=cmd|x", "'@b"]);
+        assert!(csv.lines().nth(1).unwrap().contains(",false,'+1,"), "{csv}");
     }
 }

@@ -32,6 +32,24 @@ impl<R: Read> Lines<R> {
         }
     }
 
+    /// What comes first, without the mark of UTF-8 that some editors put there, which is skipped. Before the first line is read.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn beginning(&mut self) -> io::Result<&[u8]> {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        let marked = loop {
+            match self.from.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                bytes => break bytes?.starts_with(MARK),
+            }
+        };
+        if marked {
+            self.from.consume(MARK.len());
+        }
+        Ok(self.from.buffer())
+    }
+
     /// The next one; `None` at the end.
     ///
     /// # Errors

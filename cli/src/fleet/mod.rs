@@ -23,6 +23,7 @@ pub mod timeline;
 pub mod troubles;
 pub mod words;
 
+use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueHint;
@@ -59,11 +60,8 @@ pub fn run(args: &Args) -> Exit {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut fleet = Fleet::new(now.unwrap_or_default().as_secs());
-    let failed = args
-        .files
-        .iter()
-        .filter(|file| !read(&mut fleet, file))
-        .count();
+    let sources = Source::all(&args.files);
+    let failed = read_all(&mut fleet, &sources);
     let ended = match failed {
         0 => Exit::Done,
         _ if failed == args.files.len() => return Exit::Failed,
@@ -84,9 +82,26 @@ pub fn run(args: &Args) -> Exit {
     }
 }
 
+/// Each file once, by whatever names it comes. How many could not be read.
+fn read_all(fleet: &mut Fleet, sources: &[Source]) -> usize {
+    let mut known: HashMap<(u64, u64), &Source> = HashMap::new();
+    let mut failed = 0;
+    for source in sources {
+        match source.identity() {
+            Some(identity) if known.contains_key(&identity) => {
+                fleet.read_once(&source.as_given(), &known[&identity].as_given());
+                continue;
+            }
+            Some(identity) => drop(known.insert(identity, source)),
+            None => {}
+        }
+        failed += usize::from(!read(fleet, source));
+    }
+    failed
+}
+
 /// Whether it could be read.
-fn read(fleet: &mut Fleet, file: &str) -> bool {
-    let source = Source::new(file, |path| path.exists());
+fn read(fleet: &mut Fleet, source: &Source) -> bool {
     let shown = source.shown();
     let done = source
         .open()
@@ -95,4 +110,33 @@ fn read(fleet: &mut Fleet, file: &str) -> bool {
         output::complain(format_args!("{shown}: {error}"));
     }
     done.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collect::tests::line;
+    use doubts::Doubt;
+
+    #[test]
+    fn one_file_by_two_paths_counts_once_and_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("a"), line(&[]) + "\n").unwrap();
+        std::fs::write(path("b"), line(&[]) + "\n").unwrap();
+        std::fs::hard_link(path("a"), path("c")).unwrap();
+        let files = [path("a"), path("b"), format!("n={}", path("c")), path("a")];
+        let mut fleet = Fleet::new(1_764_600_000);
+        assert_eq!(read_all(&mut fleet, &Source::all(&files)), 0);
+        assert_eq!((fleet.files, fleet.phases), (2, 2));
+        let same = |name: String| (name, path("a"));
+        let expected = vec![same(format!("n={}", path("c"))), same(path("a"))];
+        let doubts = doubts::of(&fleet);
+        assert_eq!(doubts, [Doubt::ReadOnce(expected)]);
+        assert!(
+            doubts[0].told().what.contains("is the same file as"),
+            "{doubts:?}"
+        );
+        assert_eq!(read_all(&mut fleet, &Source::all(&[path("none")])), 1);
+    }
 }

@@ -145,6 +145,13 @@ impl Identity {
     }
 }
 
+/// Whether it is stopped: by a signal (SIGSTOP, Ctrl-Z), or by a debugger.
+pub fn is_stopped(pid: i32) -> bool {
+    let stat = Target::new(pid).proc_file("stat").ok();
+    let state = stat.and_then(|stat| Some(parse_stat(&stat)?.0));
+    matches!(state, Some(b'T' | b't'))
+}
+
 fn look(pid: i32) -> Result<(Identity, u8, String), IdentityError> {
     let target = Target::new(pid);
     let read = |name| {
@@ -248,6 +255,29 @@ fn parse_stat(stat: &str) -> Option<(u8, i32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stopped_process_is_told_from_one_that_runs() {
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", "kill -STOP $$; exec sleep 600"])
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        let until = |stopped: bool| {
+            let since = std::time::Instant::now();
+            while is_stopped(pid) != stopped {
+                assert!(since.elapsed() < std::time::Duration::from_secs(60));
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        };
+        until(true);
+        // SAFETY: takes numbers only: a child that was not waited for.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        until(false);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_stopped(std::process::id() as i32) && !is_stopped(pid));
+    }
 
     #[test]
     fn this_process_is_itself() {

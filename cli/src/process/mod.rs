@@ -5,6 +5,7 @@ pub mod cuda;
 pub mod ending;
 pub mod file_mappings;
 pub mod identity;
+pub mod image;
 pub mod observe;
 pub mod rights;
 pub mod target;

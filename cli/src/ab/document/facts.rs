@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::ab::data::{Measured, Workload};
 use crate::ab::variant::settings;
 use crate::foreign_text::printable;
+use crate::status::text::count;
 use crate::units;
 
 /// Name and value; what is not known is left out.
@@ -34,17 +35,22 @@ pub fn facts(measured: &Measured) -> Facts {
     let variants = measured.workloads.first();
     let variants = variants.map_or(String::new(), of_variants);
     add(&mut facts, "Variants", variants);
-    let cycles = measured.workloads.iter();
-    let cycles = cycles.flat_map(|workload| &workload.cycles);
-    let right = cycles.filter(|cycle| cycle.verified == Some(true)).count();
-    let contents = match right {
-        0 => "not asked for".into(),
-        count => format!("right after {count} cycles"),
-    };
-    add(&mut facts, "Contents", contents);
+    add(&mut facts, "Contents", contents(&measured.workloads));
     add(&mut facts, "Seed", measured.seed.to_string());
     add(&mut facts, "cudasnap", measured.tool.clone());
     facts
+}
+
+/// What the verification command said of these programs.
+pub fn contents(workloads: &[Workload]) -> String {
+    let cycles = workloads.iter().flat_map(|workload| &workload.cycles);
+    let answers: Vec<bool> = cycles.filter_map(|cycle| cycle.verified).collect();
+    let asked = count(answers.len(), "cycle", "cycles");
+    match answers.iter().filter(|right| !**right).count() {
+        _ if answers.is_empty() => "not asked for".into(),
+        0 => format!("right after {asked}"),
+        wrong => format!("wrong after {wrong} of {asked}"),
+    }
 }
 
 fn of_machine(measured: &Measured, facts: &mut Facts) {

@@ -300,13 +300,13 @@ impl Look<'_> {
 
 /// Whether the contents were wrong after some cycle.
 pub fn is_wrong(measured: &Measured) -> bool {
-    let cycles = measured
-        .workloads
-        .iter()
-        .flat_map(|workload| &workload.cycles);
-    cycles
-        .into_iter()
-        .any(|cycle| cycle.verified == Some(false))
+    measured.workloads.iter().any(is_wrong_in)
+}
+
+/// The same of one program.
+pub fn is_wrong_in(workload: &Workload) -> bool {
+    let mut cycles = workload.cycles.iter();
+    cycles.any(|cycle| cycle.verified == Some(false))
 }
 
 /// Whether some cycle failed.

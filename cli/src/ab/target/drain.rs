@@ -10,6 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
 
 use super::pattern::Pattern;
+use crate::foreign_text::printable;
 
 const CHUNK: usize = 64 << 10;
 /// Chunks that wait for a slow reader before further ones are left out.
@@ -92,6 +93,16 @@ impl Heard {
             true => &state.last_lines,
         };
         last.iter().cloned().collect()
+    }
+
+    /// A sentence with the last lines after it, all in one line.
+    pub fn after(&self, sentence: String) -> String {
+        let last = self.last();
+        if last.is_empty() {
+            return sentence;
+        }
+        let last: Vec<String> = last.iter().map(|line| printable(line.trim())).collect();
+        format!("{sentence}; its last words: {}", last.join(" / "))
     }
 
     /// Lines of stdout from now on.
@@ -276,6 +287,18 @@ mod tests {
             assert!(since.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn last_words_follow_in_one_line() {
+        let heard = heard("x");
+        assert_eq!(heard.after("it ended".into()), "it ended");
+        heard.line(b"Traceback:", Output::Stderr);
+        heard.line(b"  out of \x1bmemory", Output::Stderr);
+        assert_eq!(
+            heard.after("it ended".into()),
+            "it ended; its last words: Traceback: / out of \\u{1b}memory"
+        );
     }
 
     #[test]

@@ -20,7 +20,6 @@ use super::keeper::Word;
 use super::launch::Launch;
 use super::options::StartOptions;
 use super::{output_file, Error};
-use crate::foreign_text::printable;
 use crate::process::ending::Ending;
 use crate::run::find::NotRunnable;
 
@@ -199,12 +198,7 @@ impl Kept {
         if self.ended.contains_key(&self.program) || self.is_gone {
             self.drains.iter().for_each(|drain| drain.wait(LAST_WORDS));
         }
-        let last = self.heard.last();
-        if last.is_empty() {
-            return sentence;
-        }
-        let last: Vec<String> = last.iter().map(|line| printable(line)).collect();
-        format!("{sentence}; its last words:\n  {}", last.join("\n  "))
+        self.heard.after(sentence)
     }
 
     /// See [`super::Started::ask`].

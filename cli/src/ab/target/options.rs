@@ -44,6 +44,21 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl StartOptions {
+    /// Those that were given.
+    pub fn given(&self) -> Vec<&'static str> {
+        let all = [
+            (self.ready_command.is_some(), "--ready-command"),
+            (self.ready_port.is_some(), "--ready-port"),
+            (self.ready_line.is_some(), "--ready-line"),
+            (self.ready_quiet.is_some(), "--ready-quiet"),
+            (self.ready_timeout.is_some(), "--ready-timeout"),
+            (self.end_timeout.is_some(), "--end-timeout"),
+            (self.program_output.is_some(), "--program-output"),
+        ];
+        let given = all.into_iter().filter(|(is_given, _)| *is_given);
+        given.map(|(_, name)| name).collect()
+    }
+
     /// How long it may take to be ready.
     pub fn timeout(&self) -> Duration {
         self.ready_timeout.unwrap_or(Duration::from_secs(600))

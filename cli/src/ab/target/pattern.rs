@@ -24,7 +24,7 @@ impl Pattern {
             None => Ok(Pattern::Text(text.to_owned())),
             Some(inner) => Regex::new(inner)
                 .map(Pattern::Regex)
-                .map_err(|error| format!("--ready-line {text}: {error}")),
+                .map_err(|error| format!("--ready-line {text}: {}", in_one_line(&error))),
         }
     }
 
@@ -35,6 +35,14 @@ impl Pattern {
             Pattern::Regex(regex) => regex.is_match(line),
         }
     }
+}
+
+/// Without the expression, which is printed in front, and the mark below it.
+fn in_one_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let last = last.unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
 #[cfg(test)]
@@ -51,6 +59,9 @@ mod tests {
         assert!(!fits("startup complete", "startup"));
         assert!(fits(r"/^ready \d+$/", "ready 42") && !fits(r"/^ready \d+$/", "not ready 42"));
         assert!(fits("/", "a/b") && fits("//", "http://x"));
-        assert!(Pattern::new("/(/").unwrap_err().contains("--ready-line"));
+        assert_eq!(
+            Pattern::new("/(/").unwrap_err(),
+            "--ready-line /(/: unclosed group"
+        );
     }
 }

@@ -224,3 +224,42 @@ fn devices_and_pipes_are_written_to_and_stay() {
     assert_eq!(io::read_to_string(reader).unwrap(), "a,b");
     assert!(!std::fs::metadata(&pipe).unwrap().is_file());
 }
+
+#[test]
+fn a_programs_output_and_a_report_do_not_share_a_file() {
+    let folder = folder();
+    let path = folder.path().canonicalize().unwrap();
+    let report = path.join("a.json");
+    let outputs = OutputArgs {
+        json: Some(report.clone()),
+        ..OutputArgs::default()
+    };
+    let beside = |other: &Path| outputs.check_beside(Some(other));
+    let shared = "a report and the program's output cannot both go there";
+    std::fs::create_dir(path.join("sub")).unwrap();
+    // Before the file is there, and afterwards; by other paths to it.
+    for exists in [false, true] {
+        if exists {
+            std::fs::write(&report, "").unwrap();
+            symlink(&report, path.join("link")).unwrap();
+            std::fs::hard_link(&report, path.join("hard")).unwrap();
+        }
+        let names = if exists {
+            &["a.json", "sub/../a.json", "link", "hard"][..]
+        } else {
+            &["a.json", "sub/../a.json"]
+        };
+        for name in names {
+            let error = beside(&path.join(name)).unwrap_err();
+            assert!(error.ends_with(shared), "{name}: {error}");
+        }
+        assert_eq!(beside(&path.join("log")), Ok(()));
+    }
+    assert!(!path.join("log").exists(), "looking leaves nothing behind");
+    let error = beside(&path.join("none/log")).unwrap_err();
+    assert!(error.contains("No such file"), "{error}");
+    assert!(beside(&path.join("sub"))
+        .unwrap_err()
+        .contains("is a folder"));
+    assert_eq!(outputs.check_beside(None), Ok(()));
+}

@@ -119,13 +119,22 @@ fn frame(stacked: &Stacked, rows: &[Row<'_>], above: bool, across: f64) -> Frame
         widest(&mut rows.iter().flat_map(|row| &row.lines)) + 10.0
     };
     let right = widest(&mut rows.iter().map(|row| &row.total)) + 10.0;
-    let room = across - left - right.max(30.0);
     let lengths = || {
         stacked
             .bars
             .iter()
             .map(|(_, pieces)| drawn(pieces).sum::<f64>())
     };
+    let tries = || (1..=8).rev().map(|wanted| Axis::lengths(lengths(), wanted));
+    // The last label has its middle at the end of the axis, and a total may be shorter than half of it (`?`).
+    let last = |axis: Axis| {
+        axis.ticks
+            .iter()
+            .map(|tick| width(&axis.label(*tick), size))
+            .fold(0.0, f64::max)
+    };
+    let overhang = tries().map(last).fold(0.0, f64::max) / 2.0;
+    let room = across - left - right.max(30.0).max(overhang);
     let fits = |axis: &Axis| {
         let widths = axis
             .ticks
@@ -133,8 +142,7 @@ fn frame(stacked: &Stacked, rows: &[Row<'_>], above: bool, across: f64) -> Frame
             .map(|tick| width(&axis.label(*tick), size) + 12.0);
         widths.fold(0.0, f64::max) * (axis.ticks.len() as f64 - 1.0) <= room
     };
-    let tries = (1..=8).rev().map(|wanted| Axis::lengths(lengths(), wanted));
-    let axis = tries.into_iter().find(fits);
+    let axis = tries().find(fits);
     Frame {
         left,
         room,

@@ -119,6 +119,20 @@ proptest! {
     }
 }
 
+/// A total that is not known is narrower than the last number below the axis.
+#[test]
+fn the_last_number_below_the_axis_is_inside() {
+    let bars = vec![(String::new(), vec![f64::NAN, 1.679_879_375_653_837_2e246])];
+    let plot = Plot::Stacked(Stacked {
+        unit: "seconds".into(),
+        pieces: vec![String::new(); 2],
+        bars,
+    });
+    for width in [NARROW, WIDE] {
+        assert_readable(&scene(&plot, width));
+    }
+}
+
 /// Marks with a place, without those of the legend.
 fn marks(scene: &Scene) -> Vec<(usize, bool, (f64, f64))> {
     let marks = scene.shapes.iter().filter_map(|shape| match shape {

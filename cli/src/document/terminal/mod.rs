@@ -20,13 +20,17 @@ pub fn terminal(document: &Document, width: usize, colour: bool) -> String {
     let look = Look {
         width: width.max(NARROWEST),
         colour,
-        unicode: is_unicode(|name| std::env::var(name).ok()),
+        unicode: is_unicode(),
     };
     shown(&clean(document), look)
 }
 
 /// Whether the locale is one of UTF-8.
-fn is_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
+pub fn is_unicode() -> bool {
+    is_unicode_by(|name| std::env::var(name).ok())
+}
+
+fn is_unicode_by(variable: impl Fn(&str) -> Option<String>) -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let set = names.iter().filter_map(|name| variable(name));
     let locale = set.into_iter().find(|value| !value.is_empty());

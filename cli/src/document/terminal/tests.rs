@@ -64,7 +64,7 @@ fn a_locale_without_utf8_gets_ascii() {
     };
     assert!(shown(&clean(&report()), look).is_ascii());
     let locale = |set: &'static [(&str, &str)]| {
-        is_unicode(|name| {
+        is_unicode_by(|name| {
             set.iter()
                 .find(|(set, _)| *set == name)
                 .map(|(_, value)| (*value).to_owned())
