@@ -224,7 +224,9 @@ impl Bench for Real<'_> {
         let place = Place::enter(pid, self.order, group, &self.calls, &self.signals)?;
         self.place = Some(place);
         if self.link.is_none() {
-            self.bar.set_message("pinned copies, for the limit");
+            if self.order.limit {
+                self.bar.set_message("pinned copies, for the limit");
+            }
             self.link = Some(self.measure_link(pid)?);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::document::{html, markdown, png, Document};
@@ -90,6 +90,30 @@ impl OutputArgs {
             complaints.extend(check_other(path, &places).err());
         }
         told((), complaints)
+    }
+
+    /// That none of them replaces a file that is read for it.
+    ///
+    /// # Errors
+    /// A sentence for each that would.
+    pub fn check_apart_from<'a>(
+        &self,
+        inputs: impl Iterator<Item = &'a Path>,
+    ) -> Result<(), String> {
+        let identity = |path: &Path| {
+            let found = std::fs::metadata(path).ok().filter(|found| found.is_file());
+            found.map(|found| (found.dev(), found.ino()))
+        };
+        let inputs: Vec<_> = inputs.filter_map(identity).collect();
+        let replaces = |path: &Path| identity(path).is_some_and(|file| inputs.contains(&file));
+        let complaints = self.wanted().filter(|(_, path)| replaces(path));
+        let complaints = complaints.map(|(_, path)| {
+            told_of(
+                path,
+                "the report is made of this file, and would replace it",
+            )
+        });
+        told((), complaints.collect())
     }
 
     /// Writes the wanted files, and returns their names. One that fails does not keep the others from being written.

@@ -54,13 +54,15 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args) -> Exit {
-    if let Err(text) = args.outputs.check() {
+    let sources = Source::all(&args.files);
+    let read = sources.iter().filter_map(|source| source.path.as_deref());
+    let usable = args.outputs.check_apart_from(read);
+    if let Err(text) = usable.and_then(|()| args.outputs.check()) {
         output::complain(text);
         return Exit::Usage;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut fleet = Fleet::new(now.unwrap_or_default().as_secs());
-    let sources = Source::all(&args.files);
     let failed = read_all(&mut fleet, &sources);
     let ended = match failed {
         0 => Exit::Done,

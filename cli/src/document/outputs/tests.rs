@@ -154,6 +154,24 @@ fn two_reports_do_not_go_to_one_place() {
 }
 
 #[test]
+fn what_is_read_is_not_replaced() {
+    let folder = folder();
+    let (input, link) = (folder.path().join("in"), folder.path().join("link"));
+    std::fs::write(&input, "lines").unwrap();
+    std::os::unix::fs::symlink(&input, &link).unwrap();
+    let outputs = |path: &Path| OutputArgs {
+        csv: Some(path.into()),
+        ..OutputArgs::default()
+    };
+    let apart = |path: &Path| outputs(path).check_apart_from([&*input].into_iter());
+    for path in [&input, &link] {
+        assert!(apart(path).unwrap_err().contains("would replace it"));
+    }
+    assert_eq!(apart(&folder.path().join("out")), Ok(()));
+    assert_eq!(apart(Path::new("-")), Ok(()));
+}
+
+#[test]
 fn a_file_that_fails_leaves_the_old_one_and_does_not_stop_the_others() {
     let folder = folder();
     let path = folder.path();
