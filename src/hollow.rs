@@ -46,8 +46,7 @@ pub fn dispose(memory: &Memory) -> sys::SysResult {
 /// The same of memory to whose addresses others may have come meanwhile: `is_ours` is asked when whoever maps over them already waits for
 /// the answer, in [`wait_for`]. Where it says no, everything stays as it is.
 pub fn dispose_if(memory: &Memory, is_ours: impl FnOnce() -> bool) {
-    let tid = sys::gettid();
-    let Some(place) = keep_addresses(memory.start, memory.mapped, tid).filter(|_| tid != 0) else {
+    let Some(place) = keep_addresses(memory.start, memory.mapped, own_number()) else {
         // Stays mapped: addresses, and its pages.
         return;
     };
@@ -68,13 +67,20 @@ pub fn dispose_if(memory: &Memory, is_ours: impl FnOnce() -> bool) {
     place.leave();
 }
 
+/// The calling thread's number; one that no thread has where a filter forbids the question: then nobody dies in the middle.
+fn own_number() -> u32 {
+    match sys::gettid() {
+        0 => u32::MAX,
+        tid => tid,
+    }
+}
+
 impl Place {
     /// Lets the calling thread alone unmap it.
     fn take(&self, tid: u32) -> bool {
-        let taken = self
-            .by
-            .compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed);
-        tid != 0 && taken.is_ok()
+        self.by
+            .compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// What waits here, if it shares a byte with a range.
@@ -103,7 +109,7 @@ impl Place {
         if by != 0 && !sys::thread_exists(sys::getpid(), by) {
             let taken =
                 self.by
-                    .compare_exchange(by, sys::gettid(), Ordering::AcqRel, Ordering::Relaxed);
+                    .compare_exchange(by, own_number(), Ordering::AcqRel, Ordering::Relaxed);
             if taken.is_ok() {
                 self.leave();
             }
@@ -190,7 +196,7 @@ pub fn reclaim() {
     if !TABLE.iter().any(|place| waits(&place)) || CREW.alive() > 0 {
         return;
     }
-    let tid = sys::gettid();
+    let tid = own_number();
     for place in TABLE.iter().filter(waits).filter(|place| place.take(tid)) {
         // Read again: only who has taken the place lets it go, so from now on these stay as they are.
         let start = place.start.load(Ordering::Acquire);
