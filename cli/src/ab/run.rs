@@ -16,7 +16,7 @@ use super::limit::Link;
 use super::plan::plan;
 use super::real::Real;
 use super::session::{self, Session};
-use super::{host, json, place};
+use super::{host, json, place, target};
 use crate::document::shown;
 use crate::exit::Exit;
 use crate::flow::call::leave;
@@ -67,6 +67,10 @@ fn measure(order: &Order<'_>, started_unix: u64) -> Result<(Measured, Option<Tro
     let theirs = order.subjects.iter().filter_map(Subject::identity);
     let theirs: Vec<Identity> = theirs.collect();
     let driver: Arc<dyn Calls> = Arc::new(load(theirs.iter(), &signals).map_err(stop)?);
+    if let Some(path) = order.start.output() {
+        let emptied = target::empty_output(path);
+        emptied.map_err(|error| Trouble::failed(error.to_string()))?;
+    }
     announce(order);
     let mut measured = Measured {
         schema: SCHEMA,

@@ -28,6 +28,7 @@ pub mod quiet;
 pub mod ready;
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -183,8 +184,45 @@ fn wait(
     }
 }
 
-/// A file for the program's outputs, of which both are written to the same.
+/// A file for the program's outputs, of which both are written to the same, behind those of programs that were started before.
 pub(crate) fn output_file(path: &PathBuf) -> Result<std::fs::File, Error> {
-    let file = std::fs::File::create(path);
+    let file = OpenOptions::new().append(true).create(true).open(path);
     file.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+}
+
+/// Empties that file: a run begins.
+///
+/// # Errors
+/// It cannot be written.
+pub fn empty_output(path: &PathBuf) -> Result<(), Error> {
+    let file = output_file(path)?;
+    let emptied = file.metadata().and_then(|found| match found.is_file() {
+        true => file.set_len(0),
+        // A device or a pipe.
+        false => Ok(()),
+    });
+    emptied.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn programs_of_a_run_write_behind_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        std::fs::write(&path, "of an earlier run").unwrap();
+        empty_output(&path).unwrap();
+        for word in ["first ", "second"] {
+            output_file(&path)
+                .unwrap()
+                .write_all(word.as_bytes())
+                .unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "first second");
+        assert!(empty_output(&PathBuf::from("/dev/null")).is_ok());
+        assert!(empty_output(&folder.path().join("none/out")).is_err());
+    }
 }
