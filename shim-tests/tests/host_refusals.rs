@@ -148,8 +148,7 @@ fn a_kept_buffer_that_cannot_be_trimmed_is_not_kept() {
     // Locked memory is not freed by the usual advice.
     let outcome = kept("refused kept locked", "tgkill=EPERM");
     assert_eq!(outcome.detail, "16");
-    // Who makes the second one cannot be seen either.
-    assert_eq!(outcome.requests(), (1, 1));
+    assert_eq!(outcome.requests(), (2, 2));
 }
 
 // Mappings
