@@ -36,11 +36,16 @@ pub fn dispose(memory: &Memory) -> sys::SysResult {
         // SAFETY: nobody uses it any more, and no helper lives.
         return unsafe { buffer::unmap(memory) };
     }
+    free_pages(memory);
+    keep_addresses(memory.start, memory.mapped, 0);
+    Ok(0)
+}
+
+/// Frees what no late helper needs: all but the stacks.
+fn free_pages(memory: &Memory) {
     if let Some(stacks) = memory.stacks() {
         buffer::hollow(memory.start, stacks - memory.start);
     }
-    keep_addresses(memory.start, memory.mapped, 0);
-    Ok(0)
 }
 
 /// The same of memory to whose addresses others may have come meanwhile: `is_ours` is asked when whoever maps over them already waits for
@@ -54,10 +59,7 @@ pub fn dispose_if(memory: &Memory, is_ours: impl FnOnce() -> bool) {
     fence(Ordering::SeqCst);
     if is_ours() {
         if CREW.alive() > 0 {
-            buffer::hollow(
-                memory.start,
-                memory.stacks().unwrap_or(memory.start + memory.mapped) - memory.start,
-            );
+            free_pages(memory);
             place.by.store(0, Ordering::Release);
             return;
         }
@@ -78,8 +80,12 @@ fn own_number() -> u32 {
 impl Place {
     /// Lets the calling thread alone unmap it.
     fn take(&self, tid: u32) -> bool {
+        self.change_hands(0, tid)
+    }
+
+    fn change_hands(&self, from: u32, to: u32) -> bool {
         self.by
-            .compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
@@ -106,13 +112,9 @@ impl Place {
     /// Of a thread that died while it unmapped it nobody knows whether it did: the addresses are left alone.
     fn leave_if_forsaken(&self) {
         let by = self.by.load(Ordering::Acquire);
-        if by != 0 && !sys::thread_exists(sys::getpid(), by) {
-            let taken =
-                self.by
-                    .compare_exchange(by, own_number(), Ordering::AcqRel, Ordering::Relaxed);
-            if taken.is_ok() {
-                self.leave();
-            }
+        let is_forsaken = by != 0 && !sys::thread_exists(sys::getpid(), by);
+        if is_forsaken && self.change_hands(by, own_number()) {
+            self.leave();
         }
     }
 }

@@ -9,6 +9,7 @@
 //! * [`selection`]: the processes that a command line names. [`room`], [`gpus`]: main memory and GPUs.
 //!   [`control_groups`], [`cpus`]: limits on memory, CPUs and threads. [`signals`]: signals as messages.
 //!   [`per_process`], [`refusal`]: the report on several processes, why nothing was done for one.
+//! * [`shell`]: commands that the user gives.
 //! * [`pinned`]: what a GPU's link gives at best, measured in a child process.
 //! * [`shim_library`]: the library's file. [`units`], [`exit`], [`output`]: words, statuses,
 //!   stdout and stderr. [`foreign_text`], [`foreign_file`]: what others wrote, made harmless; opened without waiting for a pipe.
@@ -53,6 +54,7 @@ pub mod reserve;
 pub mod room;
 pub mod run;
 pub mod selection;
+pub mod shell;
 pub mod shim_library;
 pub mod signals;
 pub mod status;

@@ -277,19 +277,26 @@ fn own_tid() -> Option<u32> {
     Some(sys::gettid()).filter(|&tid| tid != 0)
 }
 
+/// The state as it is, for the calling thread.
+fn take(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
+    let tid = own_tid().filter(|_| pid != 0)?;
+    STATE.try_use(tid, &call.place, |user| is_gone(user, pid, tid, call.entry))
+}
+
+fn recovered(mut state: Guard<'_, State>) -> Guard<'_, State> {
+    if state.was_left() {
+        state.recover();
+    }
+    state
+}
+
 /// The state for the calling thread; `None` while another thread uses it, or when it is another process's: in a child of
 /// fork it is the parent's copy, in a child of vfork the parent's own.
 fn enter(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     if !is_about(pid) {
         return None;
     }
-    let tid = own_tid()?;
-    let is_gone = |user| is_gone(user, pid, tid, call.entry);
-    let mut state = STATE.try_use(tid, &call.place, is_gone)?;
-    if state.was_left() {
-        state.recover();
-    }
-    Some(state)
+    take(pid, call).map(recovered)
 }
 
 /// The same, with a short wait for a thread that uses it for a moment: for calls after which the state must be right. Not
@@ -311,15 +318,10 @@ fn enter_anew(pid: u32, call: &Call) -> Option<Guard<'_, State>> {
     if is_about(pid) {
         return enter(pid, call);
     }
-    let tid = own_tid().filter(|_| pid != 0)?;
-    let is_gone = |user| is_gone(user, pid, tid, call.entry);
-    let mut state = STATE.try_use(tid, &call.place, is_gone)?;
+    let mut state = take(pid, call)?;
     if is_about(pid) {
         // Another thread's first request was first.
-        if state.was_left() {
-            state.recover();
-        }
-        return Some(state);
+        return Some(recovered(state));
     }
     *state = State::new();
     ABOUT.store(pid, Ordering::Relaxed);

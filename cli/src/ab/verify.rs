@@ -1,13 +1,12 @@
 //! The verification command between cycles.
 
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::output;
+use crate::{output, shell};
 
 /// Names the process to the command.
 pub const VARIABLE: &str = "CUDASNAP_AB_PID";
@@ -26,23 +25,11 @@ pub fn run(
         let copy = std::io::stderr().as_fd().try_clone_to_owned();
         copy.map_or_else(|_| Stdio::null(), Stdio::from)
     };
-    let mut shell = Command::new("/bin/sh");
+    let mut shell = shell::command(command);
     shell
-        .args(["-c", command])
         .env(VARIABLE, pid.to_string())
-        .stdin(Stdio::null())
         .stdout(stderr())
-        .stderr(stderr())
-        // What it starts ends with it; and Ctrl-C comes to it through us.
-        .process_group(0);
-    // SAFETY: a system call with numbers only, between fork and exec.
-    unsafe {
-        shell.pre_exec(|| {
-            // This thread waits for it: it ends with us even where nobody can end it (SIGKILL).
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
-        })
-    };
+        .stderr(stderr());
     let mut child = match shell.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -56,17 +43,10 @@ pub fn run(
         }
         if let Ok(number) = signals.recv_timeout(TICK) {
             signal.get_or_insert(number);
-            end(&mut child);
+            shell::end(&mut child);
             return None;
         }
     }
-}
-
-/// Ends it with everything that it has started.
-fn end(child: &mut Child) {
-    // SAFETY: takes numbers only: the group of a child that was not waited for.
-    unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
-    let _ = child.wait();
 }
 
 #[cfg(test)]

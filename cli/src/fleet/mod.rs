@@ -91,7 +91,7 @@ fn read_all(fleet: &mut Fleet, sources: &[Source]) -> usize {
     for source in sources {
         match source.identity() {
             Some(identity) if known.contains_key(&identity) => {
-                fleet.read_once(&source.as_given(), &known[&identity].as_given());
+                fleet.note_read_once(&source.as_given(), &known[&identity].as_given());
                 continue;
             }
             Some(identity) => drop(known.insert(identity, source)),

@@ -1,8 +1,9 @@
 //! A command that returns 0: one sign that a program is ready.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::shell;
 
 /// How often a readiness command is run.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -33,14 +34,11 @@ impl Asking {
         }
         if self.last.is_none_or(|last| last.elapsed() >= ASK_AGAIN) {
             self.last = Some(Instant::now());
-            let mut shell = Command::new("/bin/sh");
+            let mut shell = shell::command(command);
             shell
-                .args(["-c", command])
                 .env("PROGRAM_PID", program.to_string())
-                .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .process_group(0);
+                .stderr(Stdio::null());
             self.running = shell.spawn().ok();
         }
         false
@@ -50,9 +48,7 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(child) = &mut self.running {
-            // SAFETY: takes numbers only: the group of a child that was not waited for.
-            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
-            let _ = child.wait();
+            shell::end(child);
         }
     }
 }
