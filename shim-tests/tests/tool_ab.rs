@@ -627,9 +627,32 @@ fn sizes_are_measured_with_the_built_in_workload() {
                 assert_eq!(is_on, cycle.variant == "on");
             }
         }
+        // No cycle changes the contents: one look at the end sees what any has spoiled.
+        let verified: Vec<_> = workload.cycles.iter().map(|cycle| cycle.verified).collect();
+        assert_eq!(verified, [None, Some(true)]);
     }
     let page = fs::read_to_string(page).expect("the page");
     assert!(page.contains("over size") && page.contains("<svg"));
+    assert!(page.contains("right after 2 cycles"));
+}
+
+#[test]
+fn what_a_cycle_spoils_of_the_built_in_workload_is_found() {
+    let ab = Ab::new();
+    let mut tool = ab
+        .driver
+        .tool("ab --seed 1 --cycles 1 --warm-up 0 --no-limit --sizes 1 --json");
+    tool.arg(ab.file()).env("CUDASIM_MUTATE", "skip-copy");
+    let said = Said::by(&mut tool);
+    assert_eq!(said.code, 3, "{said:?}");
+    let cycles = &ab.measured().workloads[0].cycles;
+    let verified: Vec<_> = cycles.iter().map(|cycle| cycle.verified).collect();
+    assert_eq!(verified, [None, Some(false)]);
+    assert!(said.stderr.contains("contents compared: bad "), "{said:?}");
+    assert!(
+        said.stdout.contains("verification said no after cycle 2"),
+        "{said:?}"
+    );
 }
 
 /// Which GPU a program takes is known once it has.

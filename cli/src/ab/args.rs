@@ -93,6 +93,8 @@ pub enum Subject {
         name: String,
         /// The command.
         command: Vec<OsString>,
+        /// Whether it is the built-in workload, which can be asked what has become of its contents.
+        is_built_in: bool,
     },
 }
 
@@ -192,6 +194,7 @@ impl Args {
             return Ok(vec![Subject::Program {
                 name: file.unwrap_or(program).to_string_lossy().into_owned(),
                 command: self.command.clone(),
+                is_built_in: false,
             }]);
         }
         if self.sizes.is_empty() {
@@ -210,6 +213,7 @@ impl Args {
                 "--gib".into(),
                 gib.to_string().into(),
             ],
+            is_built_in: true,
         };
         // As in a grid: once is enough.
         let is_first = |(at, size): &(usize, &u32)| !self.sizes[..*at].contains(size);

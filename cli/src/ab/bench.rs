@@ -58,8 +58,9 @@ pub trait Bench {
     /// Makes one cycle. Whatever fails, the process is brought back: restored and unlocked, as far as that goes.
     fn cycle(&mut self, variant: &Variant) -> Made;
 
-    /// Asks the verification command; `None`: there is none, or it gave no answer.
-    fn verify(&mut self) -> Option<bool>;
+    /// Asks the verification command; without one the built-in workload is asked after the last cycle of its visit. `None`: nobody was
+    /// asked, or a signal came before the answer.
+    fn verify(&mut self, is_last: bool) -> Option<bool>;
 
     /// Waits between two cycles.
     fn pause(&mut self);

@@ -204,7 +204,7 @@ const BACK: [Column<OfCycle>; 11] = [
     }),
     cycle(
         "verified",
-        "what the verification command said; empty: not asked",
+        "what the verification command said, or the built-in workload; empty: not asked",
         |row| shown(row.cycle.verified),
     ),
     cycle(

@@ -132,7 +132,7 @@ pub struct Cycle {
     pub restore: Option<Phase>,
     /// Time inside the driver's unlock call.
     pub unlock: Option<f64>,
-    /// What the verification command said; `None`: it was not asked.
+    /// What the verification command said, or the built-in workload; `None`: neither was asked.
     pub verified: Option<bool>,
     /// What went wrong; the cycle then is left out of all statistics.
     pub error: Option<String>,

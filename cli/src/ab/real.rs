@@ -174,6 +174,13 @@ impl<'a> Real<'a> {
         })
     }
 
+    fn is_built_in(&self) -> bool {
+        let Subject::Program { is_built_in, .. } = self.subject else {
+            return false;
+        };
+        *is_built_in
+    }
+
     fn replaced(&self) -> Option<Trouble> {
         self.place.as_ref().and_then(Place::replaced)
     }
@@ -218,7 +225,7 @@ impl Bench for Real<'_> {
     fn arrive(&mut self, group: usize) -> Result<(), Trouble> {
         let pid = match self.subject {
             Subject::Process(pid) => *pid,
-            Subject::Program { name, command } => self.start(name, command, group)?,
+            Subject::Program { name, command, .. } => self.start(name, command, group)?,
         };
         self.bar.set_prefix(format!("{pid:>7}"));
         let place = Place::enter(pid, self.order, group, &self.calls, &self.signals)?;
@@ -266,11 +273,20 @@ impl Bench for Real<'_> {
         Made { cycle, trouble }
     }
 
-    fn verify(&mut self) -> Option<bool> {
-        let command = self.order.verify?;
+    fn verify(&mut self, is_last: bool) -> Option<bool> {
         let pid = self.place.as_ref()?.pid();
-        self.bar.set_message(format!("{}: verification", self.what));
-        verify::run(command, pid, &self.signals, &mut self.signal)
+        let of_its_own = is_last && self.is_built_in();
+        match (self.order.verify, self.started.as_mut()) {
+            (Some(command), _) => {
+                self.bar.set_message(format!("{}: verification", self.what));
+                verify::run(command, pid, &self.signals, &mut self.signal)
+            }
+            (None, Some(started)) if of_its_own => {
+                self.bar.set_message("comparing contents");
+                verify::ask(started, &self.signals, &mut self.signal)
+            }
+            _ => None,
+        }
     }
 
     fn pause(&mut self) {

@@ -1,5 +1,6 @@
 //! A run of `cudasnap ab` from its command line to its exit status.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -154,13 +155,11 @@ fn workload(
     link: Option<&Link>,
 ) -> Workload {
     let (name, command) = match subject {
-        Subject::Program { name, command } => (
-            name.clone(),
-            command
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
-        ),
+        Subject::Program {
+            name,
+            command,
+            is_built_in,
+        } => (name.clone(), shown_command(command, *is_built_in)),
         Subject::Process(pid) => (format!("process {pid}"), Vec::new()),
     };
     Workload {
@@ -171,6 +170,18 @@ fn workload(
         no_limit: link.and_then(|link| link.limit.clone().err()),
         cycles: session.cycles,
     }
+}
+
+/// As a person would type it: where this program lies is nobody's business.
+fn shown_command(command: &[OsString], is_built_in: bool) -> Vec<String> {
+    let words = command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned());
+    let mut words: Vec<String> = words.collect();
+    if let (true, Some(own)) = (is_built_in, words.first_mut()) {
+        *own = "cudasnap".into();
+    }
+    words
 }
 
 /// Writes the report, whatever was measured of it.
@@ -208,6 +219,16 @@ mod tests {
             panic!("{line}");
         };
         announcement(&args.order(7).unwrap())
+    }
+
+    #[test]
+    fn the_built_in_workload_is_shown_as_it_would_be_typed() {
+        let command = ["/x/y/cudasnap", "workload", "--gib", "8"].map(OsString::from);
+        assert_eq!(
+            shown_command(&command, true).join(" "),
+            "cudasnap workload --gib 8"
+        );
+        assert_eq!(shown_command(&command, false)[0], "/x/y/cudasnap");
     }
 
     #[test]

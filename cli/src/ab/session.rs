@@ -68,7 +68,7 @@ impl Running<'_> {
                 self.bench.pause();
                 self.heed_signals()?;
             }
-            self.turn(turn)?;
+            self.turn(turn, at + 1 == visit.turns.len())?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Running<'_> {
         }
     }
 
-    fn turn(&mut self, turn: &Turn) -> Result<(), Trouble> {
+    fn turn(&mut self, turn: &Turn, is_last: bool) -> Result<(), Trouble> {
         let variant = &self.variants[turn.variant];
         let done = self.session.cycles.len();
         let what = match turn.round {
@@ -97,7 +97,7 @@ impl Running<'_> {
             ..made.cycle
         };
         if made.trouble.is_none() {
-            cycle.verified = self.bench.verify();
+            cycle.verified = self.bench.verify(is_last);
         }
         self.failed_in_a_row = match cycle.error {
             Some(_) => self.failed_in_a_row + 1,
@@ -166,8 +166,8 @@ mod tests {
             }
         }
 
-        fn verify(&mut self) -> Option<bool> {
-            self.calls.push("verify".into());
+        fn verify(&mut self, is_last: bool) -> Option<bool> {
+            self.calls.push(if is_last { "verify, last" } else { "verify" }.into());
             Some(self.made != 2)
         }
 
@@ -229,6 +229,7 @@ mod tests {
             ["arrive 0", "observe", "verify", "pause", "on", "verify"]
         );
         assert_eq!(mock.calls.iter().filter(|call| *call == "leave").count(), 1);
+        assert_eq!(mock.calls[mock.calls.len() - 2..], ["verify, last", "leave"]);
     }
 
     #[test]

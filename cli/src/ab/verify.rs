@@ -1,4 +1,4 @@
-//! The verification command between cycles.
+//! What says whether a process is right after its cycles: the verification command, or the built-in workload about itself.
 
 use std::os::fd::AsFd;
 use std::process::Stdio;
@@ -6,12 +6,40 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
+use super::target::Started;
 use crate::{output, shell};
 
 /// Names the process to the command.
 pub const VARIABLE: &str = "CUDASNAP_AB_PID";
 /// How often its end and signals are looked at.
 const TICK: Duration = Duration::from_millis(10);
+/// How long the built-in workload may take to compare what it holds. 48 GiB take seconds.
+const COMPARED: Duration = Duration::from_secs(600);
+/// What it answers when every word is right.
+const RIGHT: &str = "bad 0";
+
+/// Asks the built-in workload to compare its contents, which no cycle changes: what any of them has spoiled is seen. One that gives no answer
+/// is not right. `None`: a signal came first, which is put into `signal`.
+pub fn ask(
+    workload: &mut Started,
+    signals: &Receiver<i32>,
+    signal: &mut Option<i32>,
+) -> Option<bool> {
+    let is_over = || {
+        if let Ok(number) = signals.try_recv() {
+            signal.get_or_insert(number);
+        }
+        signal.is_some()
+    };
+    let said = match workload.ask("sum", COMPARED, is_over) {
+        Ok(answer) => answer?,
+        Err(error) => error,
+    };
+    if said != RIGHT {
+        output::complain(format_args!("contents compared: {said}"));
+    }
+    Some(said == RIGHT)
+}
 
 /// Runs it in a shell; what it writes goes to stderr, since stdout may be a report. `None`: it gave no answer, or a signal came first,
 /// which is put into `signal`.

@@ -1,7 +1,7 @@
-"""Makes the table of docs/compatibility.md from what gpu-servers wrote: table.py [--doc FILE] servers.json...
+"""Makes the table of docs/compatibility.md from what gpu-servers wrote: table.py [--doc FILE [--add]] servers.json...
 
 Prints it, and puts it between the markers of FILE. Of a program that is in several files the last one counts, but for runs in which it was
-skipped or left out. Dry runs are refused.
+skipped or left out. Dry runs are refused. With --add rows and remarks that are in FILE stay, but for rows of programs that ran anew.
 """
 
 import argparse
@@ -82,21 +82,39 @@ def remarks(programs):
             yield f"Not run: {program['title']}: {program['why']}"
 
 
-def table(runs):
+REFUSED = "¹ Without the library too, at the same step and with the same error; its words are below."
+
+
+def title(row):
+    return row.split(" | ")[0].removeprefix("| ")
+
+
+def table(runs, before=""):
+    """The table of these runs behind what is kept of the one before."""
     programs = list(chosen(runs))
-    said = list(rows(programs))
-    if any(program["outcome"] == "refused" for program, _ in programs):
-        said += ["", "¹ Without the library too, at the same step and with the same error; its words are below."]
-    return "\n".join([*said, "", *(f"- {escaped(line)}" for line in remarks(programs))]) + "\n"
+    head, rule, *made = rows(programs)
+    said = [f"- {escaped(line)}" for line in remarks(programs)]
+    renewed = {title(row) for row in made}
+    kept = [line for line in before.splitlines() if line.startswith("| ") and line != head and title(line) not in renewed]
+    told = [line for line in before.splitlines() if line.startswith("- ") and line not in said]
+    lines = [head, rule, *kept, *made]
+    if any("refused by the driver ¹" in row for row in kept + made):
+        lines += ["", REFUSED]
+    return "\n".join([*lines, "", *told, *said]) + "\n"
+
+
+def parts(path):
+    """The text of a file before, between and after the markers."""
+    with open(path) as file:
+        head, begin, rest = file.read().partition(BEGIN)
+    inner, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"table: {path} has no markers")
+    return head, inner, tail
 
 
 def put(path, made):
-    with open(path) as file:
-        text = file.read()
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"table: {path} has no markers")
+    head, _, tail = parts(path)
     with open(path, "w") as file:
         file.write(f"{head}{BEGIN}\n{made}{END}{tail}")
 
@@ -104,13 +122,16 @@ def put(path, made):
 def main():
     parser = argparse.ArgumentParser(prog="table")
     parser.add_argument("--doc")
+    parser.add_argument("--add", action="store_true")
     parser.add_argument("runs", nargs="+")
     given = parser.parse_args()
     runs = []
     for path in given.runs:
         with open(path) as file:
             runs.append(json.load(file))
-    made = table(runs)
+    if given.add and not given.doc:
+        parser.error("--add needs the --doc to add to")
+    made = table(runs, parts(given.doc)[1] if given.add else "")
     sys.stdout.write(made)
     if given.doc:
         put(given.doc, made)

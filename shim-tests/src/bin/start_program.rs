@@ -64,7 +64,8 @@ fn main() -> ExitCode {
             }
             line => {
                 let question = line.strip_prefix("ask ").unwrap_or(line);
-                println!("{:?}", started.ask(question, Duration::from_secs(60)));
+                let answer = started.ask(question, Duration::from_secs(60), || false);
+                println!("{:?}", answer.map(Option::unwrap_or_default));
             }
         }
     }

@@ -22,14 +22,14 @@ fn a_process_a_program_or_sizes() {
     assert!((order.confidence - 0.95).abs() < 1e-12);
     let args = parsed("cudasnap ab --cycles 3 -- /bin/x --cycles 9").unwrap();
     let order = args.order(9).unwrap();
-    let Subject::Program { name, command } = &order.subjects[0] else {
+    let Subject::Program { name, command, .. } = &order.subjects[0] else {
         panic!("{order:?}");
     };
     assert_eq!((&name[..], command.len()), ("x", 3));
     assert_eq!((order.seed, order.rounds.cycles), (9, 3));
     let args = parsed("cudasnap ab --sizes 8,24").unwrap();
     let order = args.order(0).unwrap();
-    let Subject::Program { name, command } = &order.subjects[1] else {
+    let Subject::Program { name, command, .. } = &order.subjects[1] else {
         panic!("{order:?}");
     };
     assert_eq!(name, "24 GiB");

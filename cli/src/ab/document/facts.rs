@@ -41,7 +41,7 @@ pub fn facts(measured: &Measured) -> Facts {
     facts
 }
 
-/// What the verification command said of these programs.
+/// What verification said of these programs.
 pub fn contents(workloads: &[Workload]) -> String {
     let cycles = workloads.iter().flat_map(|workload| &workload.cycles);
     let answers: Vec<bool> = cycles.filter_map(|cycle| cycle.verified).collect();

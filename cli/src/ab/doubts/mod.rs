@@ -15,7 +15,7 @@ pub use look::look;
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "the fields are what the sentence says")]
 pub enum Doubt {
-    /// The verification command said no.
+    /// Verification said no.
     Wrong { workload: String, cycles: Vec<u32> },
     /// The run ended early.
     Stopped { why: String },

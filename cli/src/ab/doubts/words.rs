@@ -42,7 +42,7 @@ impl Doubt {
             Doubt::Wrong { workload, cycles } => (
                 workload,
                 format!(
-                    "the verification command said no after {}",
+                    "verification said no after {}",
                     numbered(cycles)
                 ),
             ),

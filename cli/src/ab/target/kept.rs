@@ -205,7 +205,12 @@ impl Kept {
     ///
     /// # Errors
     /// As there.
-    pub fn ask(&mut self, line: &str, limit: Duration) -> Result<String, String> {
+    pub fn ask(
+        &mut self,
+        line: &str,
+        limit: Duration,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<Option<String>, String> {
         let answers = self.heard.answers();
         let stdin = self.stdin.as_mut().ok_or("the program has no stdin")?;
         let written = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
@@ -213,12 +218,15 @@ impl Kept {
         let since = Instant::now();
         loop {
             match answers.recv_timeout(Duration::from_millis(50)) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok(Some(answer)),
                 Err(RecvTimeoutError::Disconnected) => {}
                 Err(RecvTimeoutError::Timeout) if self.status_of(self.program).is_none() => {}
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(self.with_last_words("the program has ended".into()))
                 }
+            }
+            if is_over() {
+                return Ok(None);
             }
             if since.elapsed() >= limit {
                 return Err(format!(

@@ -138,12 +138,18 @@ impl Started {
         }
     }
 
-    /// Writes a line to its stdin, and returns the next line that it writes to stdout: the built-in workload and the like answer so.
+    /// Writes a line to its stdin, and returns the next line that it writes to stdout, as the built-in workload answers. `None`: `is_over`
+    /// said so, which is asked meanwhile.
     ///
     /// # Errors
     /// It does not take the line, does not answer within `limit`, or has ended.
-    pub fn ask(&mut self, line: &str, limit: Duration) -> Result<String, String> {
-        self.kept.ask(line, limit)
+    pub fn ask(
+        &mut self,
+        line: &str,
+        limit: Duration,
+        is_over: impl FnMut() -> bool,
+    ) -> Result<Option<String>, String> {
+        self.kept.ask(line, limit, is_over)
     }
 
     /// Ends it: SIGTERM, then SIGKILL, to everything below it.

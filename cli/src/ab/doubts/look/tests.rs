@@ -57,7 +57,7 @@ fn wrong_contents_come_first() {
     });
     assert_eq!(
         found[0].what(),
-        "the verification command said no after cycle 4"
+        "verification said no after cycle 4"
     );
     assert_eq!(found[1], Doubt::ThpOff);
 }
