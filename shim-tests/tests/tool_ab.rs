@@ -362,6 +362,25 @@ fn a_cycle_that_fails_is_left_out_and_the_process_brought_back() {
     assert_eq!(shimmed.app.wrong_words(), 0);
 }
 
+/// It ends with the run: no way back is of use.
+#[test]
+fn a_program_that_cannot_be_brought_back_is_ended_and_told() {
+    let ab = Ab::new();
+    let simapp = ab.driver.programs.join("simapp").display().to_string();
+    let fault = "CUDASIM_FAULT=copy:middle,phase=restore,keep,times=9";
+    let program = ["--", "env", fault, &simapp, "32"];
+    let said = Said::by(&mut ab.tool("--cycles 3", &program));
+    assert_eq!(said.code, 1, "{said:?}");
+    let last = said.stderr.lines().last().expect("a last line");
+    assert!(
+        last.contains("could not be brought back, it was checkpointed: restore failed")
+            && last.contains("the program is ended")
+            && !last.contains("cudasnap restore"),
+        "{said:?}"
+    );
+    assert_eq!(ab.measured().workloads[0].cycles.len(), 1);
+}
+
 /// After three more tries the run ends; the process is not lost, and the report has what was measured.
 #[test]
 fn a_process_that_cannot_be_brought_back_is_told_with_the_way_back() {
@@ -501,7 +520,8 @@ fn outputs_that_cannot_be_are_refused_first() {
     let line = format!("--end-timeout 3 {}", shimmed.app.pid());
     refused(&ab, &line, 2, "--end-timeout: only for a program");
     let line = "--ready-line /(/ -- sh";
-    refused(&ab, line, 2, "--ready-line /(/: unclosed group");
+    let part = "'/(/' for '--ready-line <TEXT>': it takes a text, or /REGEX/ (unclosed group)";
+    refused(&ab, line, 2, part);
 }
 
 /// Checks that a call is refused with this status and these words, and leaves no report.

@@ -217,7 +217,11 @@ impl<'a> Real<'a> {
         if last.now == Some(State::Running) {
             return None;
         }
-        Some(Trouble::failed(left(&last, is_stopped(pid))))
+        Some(Trouble::failed(left(
+            &last,
+            is_stopped(pid),
+            self.started.is_some(),
+        )))
     }
 }
 

@@ -167,7 +167,8 @@ mod tests {
         }
 
         fn verify(&mut self, is_last: bool) -> Option<bool> {
-            self.calls.push(if is_last { "verify, last" } else { "verify" }.into());
+            self.calls
+                .push(if is_last { "verify, last" } else { "verify" }.into());
             Some(self.made != 2)
         }
 
@@ -229,7 +230,10 @@ mod tests {
             ["arrive 0", "observe", "verify", "pause", "on", "verify"]
         );
         assert_eq!(mock.calls.iter().filter(|call| *call == "leave").count(), 1);
-        assert_eq!(mock.calls[mock.calls.len() - 2..], ["verify, last", "leave"]);
+        assert_eq!(
+            mock.calls[mock.calls.len() - 2..],
+            ["verify, last", "leave"]
+        );
     }
 
     #[test]

@@ -65,8 +65,9 @@ pub fn ended(member: &Member) -> Option<String> {
     member.gone.then(how)
 }
 
-/// What to say of a process that is not brought back: how it is left, why, and what brings it back. `stopped`: it is (SIGSTOP).
-pub fn left(member: &Member, stopped: bool) -> String {
+/// What to say of a process that is not brought back: how it is left, why, and what brings it back. `stopped`: it is (SIGSTOP). `is_ours`:
+/// it was started for this, and ends with it.
+pub fn left(member: &Member, stopped: bool, is_ours: bool) -> String {
     let pid = member.pid;
     let restore = format!(
         "\"cudasnap restore {pid}\" (or, where it is only locked, \"cudasnap unlock {pid}\")"
@@ -80,6 +81,16 @@ pub fn left(member: &Member, stopped: bool) -> String {
     let failure = member.undo_failure.as_ref().or(member.failure.as_ref());
     let step = failure.and_then(|failure| failure.step);
     let during = step.map_or(String::new(), |step| format!(" during {step}"));
+    if is_ours {
+        let reason = match (stopped, failure) {
+            (true, _) => format!("it was stopped, and the driver waited for it in vain{during}"),
+            (false, Some(failure)) => failure.to_string(),
+            (false, None) => "nobody knows why".into(),
+        };
+        return format!(
+            "process {pid} could not be brought back, it was {state}: {reason}; the program is ended"
+        );
+    }
     if stopped {
         return format!(
             "process {pid} is left {state}: it is stopped (SIGSTOP, Ctrl-Z or a debugger), and the driver waited for it in vain{during}. \
@@ -131,7 +142,7 @@ mod tests {
         hung.hang(Duration::from_secs(10));
         assert!(ended(&hung).is_none());
         assert_eq!(
-            left(&hung, true),
+            left(&hung, true, false),
             "process 7 is left checkpointed as far as is known: it is stopped (SIGSTOP, Ctrl-Z or a debugger), and the driver waited for it \
              in vain during restore. \"kill -CONT 7\" lets it go on, then \"cudasnap restore 7\" (or, where it is only locked, \
              \"cudasnap unlock 7\") brings it back"
@@ -140,10 +151,12 @@ mod tests {
         let mut unread = member(&[Step::Lock], Step::Checkpoint);
         unread.called(Step::Checkpoint, Ok(()), Duration::ZERO);
         unread.hang(Duration::from_secs(10));
-        assert!(left(&unread, true).contains("is left checkpointed as far as is known"));
+        assert!(left(&unread, true, false).contains("is left checkpointed as far as is known"));
         let mut first = member(&[], Step::Lock);
         first.hang(Duration::from_secs(10));
-        assert!(left(&first, true).contains("is left running as far as is known: it is stopped"));
+        assert!(
+            left(&first, true, false).contains("is left running as far as is known: it is stopped")
+        );
     }
 
     #[test]
@@ -155,7 +168,7 @@ mod tests {
             Duration::ZERO,
         );
         failed.looked(Ok(State::Checkpointed));
-        let text = left(&failed, false);
+        let text = left(&failed, false, false);
         assert!(
             text.starts_with("process 7 is left checkpointed, "),
             "{text}"
@@ -163,6 +176,13 @@ mod tests {
         assert!(
             text.contains("\"cudasnap restore 7\"") && !text.contains("-CONT"),
             "{text}"
+        );
+        let ended_with_us = left(&failed, false, true);
+        assert!(
+            ended_with_us.starts_with("process 7 could not be brought back, it was checkpointed: ")
+                && ended_with_us.ends_with("; the program is ended")
+                && !ended_with_us.contains("cudasnap"),
+            "{ended_with_us}"
         );
         failed.gone = true;
         failed.failure = Some(Failure {

@@ -41,10 +41,7 @@ impl Doubt {
         match self {
             Doubt::Wrong { workload, cycles } => (
                 workload,
-                format!(
-                    "verification said no after {}",
-                    numbered(cycles)
-                ),
+                format!("verification said no after {}", numbered(cycles)),
             ),
             Doubt::Failed {
                 workload,

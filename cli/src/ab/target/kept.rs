@@ -71,7 +71,7 @@ impl Kept {
         let mut keeper = command.spawn().map_err(told("the program's keeper"))?;
         // Ours is the only end that stays here.
         drop(theirs);
-        let heard = Arc::new(Heard::new(options.pattern()?));
+        let heard = Arc::new(Heard::new(options.ready_line.clone()));
         let stdin = keeper.stdin.take();
         let pipes = (keeper.stdout.take(), keeper.stderr.take());
         let words = listen(&ours);

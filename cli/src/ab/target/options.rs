@@ -22,8 +22,8 @@ pub struct StartOptions {
     #[arg(long, value_name = "[HOST:]PORT", value_parser = values::read(port))]
     pub(super) ready_port: Option<Port>,
     /// It is ready when a line of its output contains this text, or matches /REGEX/
-    #[arg(long, value_name = "TEXT", value_parser = values::text())]
-    pub(super) ready_line: Option<String>,
+    #[arg(long, value_name = "TEXT", value_parser = values::read(Pattern::new))]
+    pub(super) ready_line: Option<Pattern>,
     /// It is ready when its GPU memory has not changed for so long (without another condition: 3)
     #[arg(long, value_name = "SECONDS", value_parser = values::read(seconds))]
     ready_quiet: Option<Duration>,
@@ -74,21 +74,11 @@ impl StartOptions {
         self.program_output.as_ref()
     }
 
-    /// The line that is waited for.
-    ///
-    /// # Errors
-    /// It makes no sense.
-    pub fn pattern(&self) -> Result<Option<Pattern>, Error> {
-        let pattern = self.ready_line.as_deref().map(Pattern::new).transpose();
-        pattern.map_err(usage)
-    }
-
     /// Looks whether the conditions can come about by this program.
     ///
     /// # Errors
     /// They cannot.
     pub fn check(&self) -> Result<(), Error> {
-        self.pattern()?;
         match &self.ready_port {
             Some(port) if port.accepts() => Err(Error::NotStarted {
                 exit: Exit::Refused,
@@ -107,13 +97,6 @@ impl StartOptions {
             self.ready_command.is_some() || self.ready_port.is_some() || self.ready_line.is_some();
         let without = (!others).then_some(Duration::from_secs(3));
         self.ready_quiet.or(without)
-    }
-}
-
-fn usage(line: String) -> Error {
-    Error::NotStarted {
-        exit: Exit::Usage,
-        lines: vec![line],
     }
 }
 
@@ -141,7 +124,7 @@ mod tests {
         let none = StartOptions::default();
         assert_eq!(none.quiet(), Some(Duration::from_secs(3)));
         let line = StartOptions {
-            ready_line: Some("x".into()),
+            ready_line: Some(Pattern::Text("x".into())),
             ..StartOptions::default()
         };
         assert_eq!(line.quiet(), None);

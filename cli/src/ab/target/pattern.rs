@@ -2,6 +2,8 @@
 
 use regex::Regex;
 
+use crate::values;
+
 /// What a line must contain, or match.
 #[derive(Debug, Clone)]
 pub enum Pattern {
@@ -22,9 +24,17 @@ impl Pattern {
             .and_then(|rest| rest.strip_suffix('/'));
         match inner.filter(|inner| !inner.is_empty()) {
             None => Ok(Pattern::Text(text.to_owned())),
-            Some(inner) => Regex::new(inner)
-                .map(Pattern::Regex)
-                .map_err(|error| format!("--ready-line {text}: {}", in_one_line(&error))),
+            Some(inner) => Regex::new(inner).map(Pattern::Regex).map_err(|error| {
+                values::takes(format!("a text, or /REGEX/ ({})", in_one_line(&error)))
+            }),
+        }
+    }
+
+    /// As it is written.
+    pub fn shown(&self) -> String {
+        match self {
+            Pattern::Text(text) => text.clone(),
+            Pattern::Regex(regex) => format!("/{regex}/"),
         }
     }
 
@@ -58,10 +68,11 @@ mod tests {
         ));
         assert!(!fits("startup complete", "startup"));
         assert!(fits(r"/^ready \d+$/", "ready 42") && !fits(r"/^ready \d+$/", "not ready 42"));
+        assert_eq!(Pattern::new("/^a$/").unwrap().shown(), "/^a$/");
         assert!(fits("/", "a/b") && fits("//", "http://x"));
         assert_eq!(
             Pattern::new("/(/").unwrap_err(),
-            "--ready-line /(/: unclosed group"
+            "it takes a text, or /REGEX/ (unclosed group)"
         );
     }
 }

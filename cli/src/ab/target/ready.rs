@@ -63,7 +63,7 @@ impl Wait {
     fn missing(&mut self, kept: &Kept) -> Option<String> {
         if let Some(line) = &self.options.ready_line {
             if !kept.heard().is_seen() {
-                return Some(format!("no line with \"{line}\" has come"));
+                return Some(format!("no line with \"{}\" has come", line.shown()));
             }
         }
         if let Some(port) = &self.options.ready_port {

@@ -55,10 +55,7 @@ fn wrong_contents_come_first() {
         run.host.thp = "never".into();
         cycles(run)[3].verified = Some(false);
     });
-    assert_eq!(
-        found[0].what(),
-        "verification said no after cycle 4"
-    );
+    assert_eq!(found[0].what(), "verification said no after cycle 4");
     assert_eq!(found[1], Doubt::ThpOff);
 }
 
