@@ -16,6 +16,7 @@ pub mod folder;
 pub mod freeze;
 pub mod host;
 pub mod images;
+pub mod last_words;
 pub mod leaks;
 pub mod limits;
 pub mod machine;

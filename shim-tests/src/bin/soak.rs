@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use cudasnap_cli::driver::Driver;
 use cudasnap_cli::signals;
+use cudasnap_shim_tests::last_words;
 use cudasnap_shim_tests::shimmed::{compile_hostile, library};
 use cudasnap_shim_tests::simdriver::SimDriver;
 use cudasnap_shim_tests::soak::account::Account;
@@ -80,6 +81,7 @@ fn without(options: &Options) -> BTreeSet<Kind> {
 }
 
 fn lane(options: &Options, paths: &[PathBuf]) -> Result<(), String> {
+    last_words::on_faults();
     let driver = Driver::load().map_err(|error| error.to_string())?;
     let without = without(options);
     let [simapp, mate, folder] = paths else {

@@ -37,6 +37,8 @@ impl Mate {
     /// # Errors
     /// The file system's or the kernel's.
     pub fn new(path: &Path) -> io::Result<Self> {
+        // Of a lane that was killed before it could take its own away.
+        let _ = std::fs::remove_file(path);
         let file = File::options()
             .read(true)
             .write(true)
