@@ -670,7 +670,7 @@ fn what_a_cycle_spoils_of_the_built_in_workload_is_found() {
     assert_eq!(verified, [None, Some(false)]);
     assert!(said.stderr.contains("contents compared: bad "), "{said:?}");
     assert!(
-        said.stdout.contains("verification said no after cycle 2"),
+        said.stdout.contains("Verification said no after cycle 2"),
         "{said:?}"
     );
 }
