@@ -21,7 +21,8 @@ const OTHERS: Duration = Duration::from_millis(100);
 /// Instructions of the restore thread that are made one by one after each look at the clock: from before a job is published
 /// until its first part would be claimed.
 const SLOW_STEPS: u32 = 600;
-/// How long it is held back then. Less than what sends an idle crew away.
+/// How long it is held back in all, from that look on. Less than what sends an idle crew away (20 ms): the steps alone take 1 to 12 ms, and
+/// on a machine where tracing is slow the crew left while it was held.
 const HOLD_BACK: Duration = Duration::from_millis(15);
 /// Before the first copy the crew has 2 s.
 const HOLD_BACK_REQUEST: Duration = Duration::from_millis(500);
@@ -46,7 +47,9 @@ struct Captor<'a> {
     /// The process has been told how many CPUs there are.
     told: bool,
     slow_steps: u32,
-    /// It is stopped and stays so, since then.
+    /// When the last of them began.
+    slow_since: Option<Instant>,
+    /// It is stopped and stays so; counted from then.
     held_back: Option<Instant>,
     helpers: Vec<(Tracee, State)>,
     last_taken: Option<Instant>,
@@ -81,6 +84,7 @@ pub fn step(
         syscall: None,
         told: false,
         slow_steps: 0,
+        slow_since: None,
         held_back: None,
         helpers: Vec::new(),
         last_taken: None,
@@ -141,7 +145,7 @@ impl Captor<'_> {
             Seen::Signal(libc::SIGTRAP) if self.slow_steps > 0 => {
                 self.slow_steps -= 1;
                 if self.slow_steps == 0 && !self.is_enough() {
-                    self.held_back = Some(Instant::now());
+                    self.held_back = self.slow_since;
                     return Ok(false);
                 }
             }
@@ -206,7 +210,10 @@ impl Captor<'_> {
                 let mask = (1u64 << self.order.cpus) - 1;
                 self.driver.poke(registers.rdx, mask.to_ne_bytes())?;
             }
-            libc::SYS_clock_gettime if self.is_to_be_held_back() => self.slow_steps = SLOW_STEPS,
+            libc::SYS_clock_gettime if self.is_to_be_held_back() => {
+                self.slow_steps = SLOW_STEPS;
+                self.slow_since = Some(Instant::now());
+            }
             _ => {}
         }
         Ok(())
