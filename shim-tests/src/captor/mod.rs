@@ -191,9 +191,12 @@ impl Captor<'_> {
         record.is_ok_and(|record| self.order.held_back.contains(&record.current.copies))
     }
 
-    /// Whether the restore thread stops at every turn, so that it should not be kept waiting.
+    /// Whether the restore thread stops at every turn, so that it should not be kept waiting. It asks for its CPUs more than once before it
+    /// has helpers: for each way to copy that the CPU offers.
     fn is_quick(&self) -> bool {
-        !self.told || !(self.order.held_back.is_empty() || self.is_enough())
+        !self.told
+            || self.helpers.is_empty()
+            || !(self.order.held_back.is_empty() || self.is_enough())
     }
 
     fn at_syscall(&mut self) -> io::Result<()> {
