@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(400);
 /// How punctual helpers leave depends on the machine; that they leave does not.
 const SOON: Duration = Duration::from_secs(5);
 /// Steps down that a machine busy with other things brings about.
-const OVERLOAD: [Step; 2] = [Step::SlowHugePages, Step::HelperLate];
+const OVERLOAD: [Step; 1] = [Step::HelperLate];
 
 /// The driver's own work that shows nothing here is left out.
 const FAST: [(&str, &str); 2] = [("CUDASIM_NOISE", "0"), ("CUDASIM_DMA_GBPS", "0")];
@@ -232,8 +232,9 @@ fn a_busy_server_makes_three_cycles_in_one_frozen_world() {
 /// A copy of the driver's and the parts that the shim cuts it into.
 const CHUNK: u64 = 2 << 20;
 const PART: u64 = 128 << 10;
-/// How often a helper may escape: which thread takes a part is chance, and on a busy machine a helper may not run at all.
-const TRIES: u32 = 60;
+/// How often a helper may escape: which thread takes a part is chance, and on a busy machine a helper may not run at all. Where copies are cut
+/// into 64 parts (CPUs with `cldemote`), three helpers are taken in one cycle of thirteen on a quiet machine of two CPUs.
+const TRIES: u32 = 200;
 
 /// `simapp` with the smallest buffer of the simulated driver, whose helpers are taken by an outside tracer.
 struct Ward {
@@ -480,8 +481,7 @@ fn a_part_whose_helper_ends_is_done_again() {
         }
     }
     assert_eq!(
-        ward.host
-            .steps_but(&[Step::HelperDead, Step::HelperLate, Step::SlowHugePages]),
+        ward.host.steps_but(&[Step::HelperDead, Step::HelperLate]),
         []
     );
     ward.expect_nothing_lost();

@@ -106,6 +106,17 @@ impl Subject {
             Subject::Program { .. } => None,
         }
     }
+
+    /// Whether it knows its own contents.
+    pub fn is_built_in(&self) -> bool {
+        matches!(
+            self,
+            Subject::Program {
+                is_built_in: true,
+                ..
+            }
+        )
+    }
 }
 
 /// The command line, understood.

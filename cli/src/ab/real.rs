@@ -174,13 +174,6 @@ impl<'a> Real<'a> {
         })
     }
 
-    fn is_built_in(&self) -> bool {
-        let Subject::Program { is_built_in, .. } = self.subject else {
-            return false;
-        };
-        *is_built_in
-    }
-
     fn replaced(&self) -> Option<Trouble> {
         self.place.as_ref().and_then(Place::replaced)
     }
@@ -279,7 +272,7 @@ impl Bench for Real<'_> {
 
     fn verify(&mut self, is_last: bool) -> Option<bool> {
         let pid = self.place.as_ref()?.pid();
-        let of_its_own = is_last && self.is_built_in();
+        let of_its_own = is_last && self.subject.is_built_in();
         match (self.order.verify, self.started.as_mut()) {
             (Some(command), _) => {
                 self.bar.set_message(format!("{}: verification", self.what));
