@@ -17,6 +17,7 @@ use cudasnap_wire::{Record, Step};
 
 use crate::shimmed::{compile_hostile, library};
 use crate::simdriver::repository;
+use crate::steps;
 use crate::watchdog::Watchdog;
 
 /// An attack that takes longer hangs. The longest takes 7 s on two idle CPUs; builds may run beside it.
@@ -346,14 +347,10 @@ impl Outcome {
         (counters.requests, counters.answered)
     }
 
-    /// Steps down of any kind.
+    /// All steps down that were taken, but for those named, as [`steps::taken`] counts them.
     #[must_use]
-    pub fn all_steps(&self) -> Vec<(&'static str, u32)> {
-        let steps = self.record.counters.steps.iter();
-        steps
-            .filter(|step| step.value > 0)
-            .map(|step| (step.name, step.value))
-            .collect()
+    pub fn steps_but(&self, expected: &[Step]) -> Vec<(&'static str, u32)> {
+        steps::taken(&self.record, expected)
     }
 
     /// Whether the last phase in this direction took the whole buffer through the shim, in one phase.

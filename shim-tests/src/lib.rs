@@ -29,6 +29,7 @@ pub mod simdriver;
 pub mod soak;
 pub mod split;
 pub mod standing;
+pub mod steps;
 pub mod table;
 pub mod terminal;
 pub mod tool;

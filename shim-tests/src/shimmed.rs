@@ -12,6 +12,7 @@ use cudasnap_wire::Step;
 
 use crate::leaks::{Growth, HELPER};
 use crate::simdriver::{repository, App, Control, SimDriver};
+use crate::steps;
 
 /// The library that the tests are about: built by `cargo build --release` before them, or named by `CUDASNAP_LIB`.
 ///
@@ -273,19 +274,20 @@ impl Shimmed {
         self.record().steps(step)
     }
 
-    /// All steps down that were taken, but for those named: a test that expects none says so with `&[]`. Slow huge pages are the machine's,
-    /// whose memory is in pieces after hours of builds and tests, and no cycle's: they never count here.
+    /// All steps down that were taken, but for those named, as [`steps::taken`] counts them.
     #[must_use]
-    pub fn steps_but(&self, expected: &[Step]) -> Vec<(String, u32)> {
-        let words: Vec<&str> = expected.iter().map(|step| step.word()).collect();
-        let taken = self.record().counters.steps;
-        let others = taken
-            .into_iter()
-            .filter(|step| step.name != Step::SlowHugePages.word())
-            .filter(|step| !words.contains(&step.name) && step.value > 0);
-        others
-            .map(|step| (step.name.to_string(), step.value))
-            .collect()
+    pub fn steps_but(&self, expected: &[Step]) -> Vec<(&'static str, u32)> {
+        steps::taken(&self.record(), expected)
+    }
+
+    /// Whether the mapping that begins at `address` asks the kernel for huge pages, or did until they came too slowly.
+    ///
+    /// # Panics
+    /// As [`Shimmed::smaps`].
+    #[must_use]
+    pub fn asks_for_huge_pages(&self, address: u64) -> bool {
+        let flags = self.smaps(address, "VmFlags");
+        flags.contains(" hg") || self.steps(Step::SlowHugePages) > 0
     }
 
     /// A line of `/proc/PID/smaps` for the mapping that begins at `address`: `AnonHugePages`, `VmFlags`, ...

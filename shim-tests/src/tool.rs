@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::shimmed::library;
 use crate::simdriver::SimDriver;
+use crate::steps;
 
 /// The binary: beside the library, as `cargo build --release` leaves them.
 ///
@@ -61,6 +62,12 @@ fn output_of(command: &mut Command) -> std::io::Result<std::process::Output> {
 }
 
 impl Said {
+    /// The lines of its standard error that a test must account for ([`steps::lines`]).
+    #[must_use]
+    pub fn remarks(&self) -> Vec<&str> {
+        steps::lines(&self.stderr)
+    }
+
     /// Runs a command to its end.
     ///
     /// # Panics

@@ -28,7 +28,7 @@ fn every_verb_leads_where_it_says() {
         ("toggle", "running"),
     ] {
         let said = driver.said(&format!("{verb} {pid}"));
-        assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{verb}");
+        assert_eq!((said.code, said.remarks()), (0, vec![]), "{verb}");
         assert!(
             said.stdout.starts_with(&format!("{pid} simapp  {after}  ")),
             "{said:?}"

@@ -1,7 +1,7 @@
 //! Somebody does something to a range besides the munmap of a buffer ([`super::release`]): moves it, maps over it, protects it, gives advice.
 //! Late flushes of it are waited for; what was a buffer there is none any more.
 
-use cudasnap_wire::{End, PageKind, Step};
+use cudasnap_wire::{End, Step};
 
 use crate::buffer::Memory;
 use crate::crew::CREW;
@@ -163,12 +163,8 @@ impl State {
         self.lose(region);
         let page_len = region.page_len();
         if region.origin == Origin::WithTail && region.mapped > page_len {
-            let _ = hollow::dispose(&Memory {
-                start: region.start + page_len,
-                mapped: region.mapped - page_len,
-                pages: PageKind::Thp,
-                tail: false,
-            });
+            let (start, mapped) = (region.start + page_len, region.mapped - page_len);
+            let _ = hollow::dispose(&Memory::to_give_back(start, mapped, false));
         }
     }
 }

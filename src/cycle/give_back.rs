@@ -6,20 +6,17 @@ use cudasnap_wire::PageKind;
 use crate::buffer::Memory;
 use crate::config::Config;
 use crate::cpus::{self, Use};
-use crate::crew::{First, CREW};
+use crate::crew::CREW;
 use crate::pages::How;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::Ordering;
 use crate::{hollow, record, sys};
 
-use super::State;
+use super::{at_once, State};
 
 /// What is smaller one thread frees as soon: some milliseconds.
 const LARGE: usize = 1 << 30;
 /// The same of base pages, which cost ten times as much.
 const LARGE_SMALL: usize = 128 << 20;
-
-/// Why the helpers left: of no interest, the phase is over.
-static LEFT: AtomicU32 = AtomicU32::new(0);
 
 impl State {
     /// Unmaps a buffer that the driver has let go.
@@ -52,14 +49,8 @@ impl State {
         let len = stacks - memory.start;
         CREW.pages
             .arm(memory.start, len, memory.mapped, How::Free, threads);
-        CREW.begin(sys::now_ns(), First::Request, &LEFT);
         // SAFETY: the stacks are ours, behind what is freed; they are unmapped, or kept, when the crew is gone, or late.
-        let recruited = unsafe { CREW.recruit(threads - 1, stacks) };
-        let started = &record::get().counters.helpers_started;
-        started.fetch_add(recruited.started.into(), Ordering::Relaxed);
-        CREW.finish_units();
-        (0..CREW.dismiss()).for_each(|_| record::step(cudasnap_wire::Step::HelperLate));
-        CREW.forget_units();
+        unsafe { at_once::do_units(threads, stacks) };
         CREW.pages.disarm();
     }
 }

@@ -3,13 +3,15 @@
 use cudasnap_wire::{PageKind, Rest, Step};
 
 use crate::buffer::{self, Memory};
+use crate::config::Config;
+use crate::cpus::{self, Use};
 use crate::crew::CREW;
-use crate::pages::How;
+use crate::pages::{self, How};
+use crate::sync::Ordering;
 use crate::{hollow, record, resident, room};
 
-use super::kept;
 use super::request::Request;
-use super::State;
+use super::{at_once, kept, State};
 
 impl State {
     /// A kept buffer if it fits, else new memory, if there is room.
@@ -27,7 +29,7 @@ impl State {
         }
         let mut wanted = request.config.pages;
         if wanted == PageKind::Hugetlb {
-            if let Some(memory) = hugetlb(len, tail) {
+            if let Some(memory) = from_pool(request) {
                 return Ok(memory);
             }
             record::step(Step::NoHugetlb);
@@ -93,7 +95,7 @@ impl State {
         if request.config.buffer != Rest::Reserve || self.from_kept {
             return Ok(());
         }
-        buffer::ask_again(memory, pages_for_thp(request.config.pages), record::step)
+        buffer::ask_for_pages(memory, pages_for_thp(request.config.pages), record::step)
     }
 }
 
@@ -107,17 +109,35 @@ pub(super) const fn pages_for_thp(wanted: PageKind) -> PageKind {
 
 /// Memory from the pool of 2 MiB pages, filled before anybody can touch it: a page that cannot be had then is an error, later a
 /// SIGBUS.
-fn hugetlb(len: usize, tail: bool) -> Option<Memory> {
-    if !tail || CREW.alive() > 0 {
+fn from_pool(request: &Request<'_>) -> Option<Memory> {
+    if !request.slots.unmaps || CREW.alive() > 0 {
         return None;
     }
-    let memory = buffer::map_hugetlb(len).ok()?;
-    let (start, mapped) = (memory.start, memory.mapped);
-    CREW.pages.arm(start, mapped, mapped, How::Populate, 0);
-    CREW.finish_units();
-    if CREW.pages.is_done() && CREW.pages.refusal().is_none() {
+    let memory = buffer::map_hugetlb(request.args.len).ok()?;
+    if fill(&memory, request.config) {
         return Some(memory);
     }
+    CREW.pages.disarm();
     let _ = hollow::dispose(&memory);
     None
+}
+
+/// Has the pages of the pool mapped, with as many threads as zero fresh memory: one zeroes 5 GB a second (H200 host). False
+/// when one of them cannot be had.
+fn fill(memory: &Memory, config: &Config) -> bool {
+    let Some(stacks) = memory.stacks() else {
+        return false;
+    };
+    let end = memory.start + memory.mapped;
+    // They lie in the last page, and their first touch must not be the one that is refused.
+    if pages::populate(stacks & !(buffer::HUGE - 1), end).is_err() {
+        return false;
+    }
+    let cap = record::get().thread_cap.load(Ordering::Relaxed);
+    let threads = cpus::threads(config.threads, cap, Use::Fresh);
+    CREW.pages
+        .arm(memory.start, memory.mapped, memory.mapped, How::Populate, 0);
+    // SAFETY: the stacks are ours and mapped to their last byte; they are unmapped, or kept, when the crew is gone, or late.
+    unsafe { at_once::do_units(threads, stacks) };
+    CREW.pages.is_populated()
 }

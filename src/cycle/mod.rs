@@ -2,6 +2,7 @@
 //! ([`release`], [`give_back`]) or does something else to it ([`disturb`]); meanwhile some of libcuda's slots are ours ([`slots`]). One state, used by one thread at a time and not
 //! waited for but for a moment: who cannot have it passes the call on.
 
+mod at_once;
 pub mod copies;
 pub mod disturb;
 mod faults;

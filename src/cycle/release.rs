@@ -125,12 +125,7 @@ pub fn unmap_when_off(addr: usize, len: usize) -> Fate {
 }
 
 const fn memory_of(region: &Region) -> Memory {
-    Memory {
-        start: region.start,
-        mapped: region.mapped,
-        pages: PageKind::Thp,
-        tail: true,
-    }
+    Memory::to_give_back(region.start, region.mapped, true)
 }
 
 /// The driver's own munmap of a watched buffer has returned.
@@ -228,7 +223,7 @@ impl State {
         let wanted = memory::pages_for_thp(config.pages);
         // The advice now, since it is the tool that faults: prefault may have taken it back.
         let ready = buffer::hollow(memory.start, memory.mapped)
-            && buffer::ask_again(&mut memory, wanted, |_| {}).is_ok();
+            && buffer::ask_for_pages(&mut memory, wanted, |_| {}).is_ok();
         if !ready {
             record::step(Step::NotKept);
             return hollow::dispose(&memory);

@@ -200,6 +200,7 @@ impl State {
             // The driver will unmap without telling us. A helper that was stopped in the middle then gets an error and not a
             // signal.
             _ if !memory.tail => How::Populate,
+            PageKind::Small if memory.mixed => How::TouchMixed,
             PageKind::Small => How::TouchSmall,
             _ => How::TouchHuge,
         };
@@ -261,12 +262,7 @@ impl State {
         self.phase.mapped(sys::now_ns());
         self.end_phase(End::NoCopy);
         if let Ok(start) = stacks {
-            let _ = hollow::dispose(&Memory {
-                start,
-                mapped: STACKS,
-                pages: PageKind::Small,
-                tail: false,
-            });
+            let _ = hollow::dispose(&Memory::to_give_back(start, STACKS, false));
         }
         slots::free_unless_needed();
         match refusal {

@@ -4,6 +4,8 @@
 mod free;
 mod prefault;
 
+pub use prefault::populate;
+
 use crate::sync::{constructor, fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sys;
 
@@ -20,6 +22,8 @@ pub enum How {
     Populate = 2,
     /// Not populated but given back: what the driver has let go.
     Free = 3,
+    /// As [`How::TouchSmall`] where pages between base and huge may come too: slow ones are looked for.
+    TouchMixed = 4,
 }
 
 /// The range, and how far it is. All words are shared by the threads of a crew.
@@ -217,6 +221,7 @@ impl Pages {
         match self.how.load(Ordering::Relaxed) {
             how if how == How::Populate as u32 => self.populate_checked(from, to),
             how if how == How::TouchSmall as u32 => self.populate_small(from, to),
+            how if how == How::TouchMixed as u32 => self.populate_mixed(from, to),
             how if how == How::Free as u32 => free::free(from, to),
             _ => self.touch_huge(from, to),
         }

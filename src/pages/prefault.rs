@@ -12,7 +12,7 @@ const SMALL: usize = 4096;
 pub(super) const UNIT: usize = HUGE;
 /// In steps of this the kernel populates base pages: some 100 us for which it holds what the driver's own `mmap` would wait for.
 const SMALL_STEP: usize = 256 << 10;
-/// A huge page that takes this much CPU time was compacted for (a plain one takes 0.1 to 0.3 ms).
+/// A huge page that takes this much CPU time was compacted for (a plain one takes 0.1 to 0.3 ms, as many base pages some 2 ms).
 const SLOW_CPU_NS: u64 = 10_000_000;
 /// Or this much wall time, which may also be a busy machine: in a storm of forks on two CPUs 20 ms are common.
 const SLOW_NS: u64 = 250_000_000;
@@ -28,14 +28,32 @@ impl Pages {
         }
     }
 
+    /// Whether all of a range is there whose units were all begun ([`super::How::Populate`] only). Where somebody has stopped a thread in
+    /// the middle of one, the caller asks for the range itself.
+    pub fn is_populated(&self) -> bool {
+        let (start, end) = (&self.start, &self.end);
+        let ask = || populate(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
+        self.refusal().is_none() && (self.is_done() || ask().is_ok())
+    }
+
     /// Whether huge pages came so slowly that the advice was taken back.
     pub fn was_slow(&self) -> bool {
         self.slow.load(Ordering::Relaxed) >= SLOW_MAX
     }
 
     pub(super) fn touch_huge(&self, from: usize, to: usize) {
+        self.watched(|| touch(from, to, HUGE));
+    }
+
+    /// Where pages of some other size may come, for which the kernel may compact memory as it does for 2 MiB.
+    pub(super) fn populate_mixed(&self, from: usize, to: usize) {
+        self.watched(|| self.populate_small(from, to));
+    }
+
+    /// Does one unit, and looks how long the kernel took for its pages.
+    fn watched(&self, unit: impl FnOnce()) {
         let before = (sys::now_ns(), sys::thread_cpu_ns());
-        touch(from, to, HUGE);
+        unit();
         let took = (
             sys::now_ns().saturating_sub(before.0),
             sys::thread_cpu_ns().saturating_sub(before.1),
@@ -70,13 +88,21 @@ impl Pages {
         }
     }
 
+    /// When one unit was refused, the range is of no use any more, or the kernel has no such call: the others are not asked for.
     pub(super) fn populate_checked(&self, from: usize, to: usize) {
-        // SAFETY: populating changes no contents.
-        let populate = || unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) };
-        if let Err(errno) = sys::again(populate) {
+        if self.refusal().is_some() {
+            return;
+        }
+        if let Err(errno) = populate(from, to) {
             self.refused.store(errno as u32, Ordering::Release);
         }
     }
+}
+
+/// Has the kernel map writable pages to a range. What cannot be had is an error here, where at a touch it may be a SIGBUS.
+pub fn populate(from: usize, to: usize) -> sys::SysResult {
+    // SAFETY: populating changes no contents.
+    sys::again(|| unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) })
 }
 
 /// Makes the kernel map a writable page at every `stride` of the range.
@@ -123,7 +149,7 @@ mod tests {
     #[test]
     fn every_page_is_there_and_no_byte_has_changed() {
         let len = 3 * UNIT + SMALL;
-        for how in [How::TouchSmall, How::Populate] {
+        for how in [How::TouchSmall, How::TouchMixed, How::Populate] {
             let start = mapping(len);
             // SAFETY: inside the mapping.
             unsafe { *((start + SMALL + 5) as *mut u8) = 42 };
@@ -158,10 +184,51 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_population_is_told() {
+    fn a_refused_population_is_told_and_is_the_last() {
+        let len = 3 * UNIT;
+        let start = mapping(len);
+        // SAFETY: a part of the mapping, unused.
+        unsafe { sys::munmap(start + UNIT, UNIT) }.unwrap();
         let pages = Pages::new();
-        pages.arm(1 << 12, 4096, 4096, How::Populate, 1);
-        assert!(pages.step(false));
+        pages.arm(start, len, len, How::Populate, 1);
+        while pages.step(false) {}
         assert!(pages.refusal() == Some(libc::ENOMEM) && pages.is_done());
+        assert!(!pages.is_populated());
+        assert_eq!(resident(start, UNIT), UNIT);
+        assert_eq!(resident(start + 2 * UNIT, UNIT), 0);
+        for part in [start, start + 2 * UNIT] {
+            // SAFETY: nothing uses it any more.
+            unsafe { sys::munmap(part, UNIT) }.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_unit_whose_thread_was_stopped_is_populated_all_the_same() {
+        let len = 3 * UNIT;
+        let start = mapping(len);
+        let pages = Pages::new();
+        pages.arm(start, len, len, How::Populate, 1);
+        // Begun by somebody who does not come to do it.
+        pages.next.fetch_add(1, Ordering::Relaxed);
+        while pages.step(false) {}
+        assert!(!pages.is_done());
+        assert_eq!(resident(start, len), 2 * UNIT);
+        assert!(pages.is_populated());
+        assert_eq!(resident(start, len), len);
+        // SAFETY: nothing uses it any more.
+        unsafe { sys::munmap(start, len) }.unwrap();
+    }
+
+    #[test]
+    fn units_that_are_slow_take_the_advice_back() {
+        let pages = Pages::new();
+        pages.arm(mapping(UNIT), UNIT, UNIT, How::TouchMixed, 1);
+        let slow = || std::thread::sleep(std::time::Duration::from_nanos(SLOW_NS + 1));
+        for _ in 1..SLOW_MAX {
+            pages.watched(slow);
+        }
+        assert!(!pages.was_slow());
+        pages.watched(slow);
+        assert!(pages.was_slow());
     }
 }

@@ -67,7 +67,7 @@ fn enabled(global: Option<&str>, of_size: Option<&str>) -> Finding {
         }
         Some(word) => Finding::warning(
             CHECK,
-            format!("{word}: buffers get 4 KiB pages, which take twice as long to fill"),
+            format!("{word}: buffers get 4 KiB pages, which take twice as long to fill, or other sizes that are allowed"),
             format!("echo madvise > {FOLDER}/{file}"),
         ),
         None => Finding::warning(
@@ -82,6 +82,8 @@ fn of_process(disabled: i32) -> Finding {
     const CHECK: &str = "for this process";
     match disabled {
         0 => Finding::ok(CHECK, "allowed"),
+        // PR_THP_DISABLE_EXCEPT_ADVISED, since Linux 6.18.
+        3 => Finding::ok(CHECK, "only for memory that asks for them, as a buffer does"),
         1.. => Finding::warning(
             CHECK,
             "switched off (PR_SET_THP_DISABLE), and for all that it starts",
@@ -216,8 +218,8 @@ mod tests {
         );
         assert_eq!(verdict(None), Unknown);
         assert_eq!(
-            [0, 1, -1].map(|number| of_process(number).verdict),
-            [Ok, Warning, Unknown]
+            [0, 1, 3, -1].map(|number| of_process(number).verdict),
+            [Ok, Warning, Ok, Unknown]
         );
     }
 

@@ -27,7 +27,7 @@ fn explain(step: Step) -> &'static str {
     match step {
         Step::LowMemory => "memory was short: the driver's own request went through, at the driver's speed",
         Step::MmapRefused => "the kernel refused the library's mapping: the driver's own request went through",
-        Step::NoHugePages => "the kernel refused huge pages, or would not say whether it has them (no /sys): base pages were used",
+        Step::NoHugePages => "the kernel refused 2 MiB pages, or would not say whether it has them (no /sys): base pages were used, or what other sizes it gives",
         Step::NoHugetlb => "the pool of 2 MiB pages was too small: transparent huge pages were used",
         Step::SlowHugePages => "huge pages came too slowly: the rest is on base pages",
         Step::NoThread => "the kernel refused a thread (pids limit): fewer threads copied",
