@@ -139,17 +139,26 @@ fn lock_holds_calls_back_until_unlock() {
     assert_eq!(app.hear(), "bad 0");
 }
 
+/// Again where the machine is so busy that the call was over before the lock came.
 #[test]
 fn lock_gives_up_while_a_call_is_inside() {
     let driver = SimDriver::build(false);
     let mut app = driver.app(&["4"], &[]);
-    app.tell("busy");
-    assert_eq!(app.hear(), "busy");
-    let done = driver.control_within("lock", app.pid(), 1, &[]);
-    assert!(done.stderr.contains(": 600 ("), "{done:?}");
-    assert_state(&driver, &app, "running");
-    assert_eq!(app.hear(), "idle");
-    assert_eq!(app.wrong_words(), 0);
+    let mut gives_up = || {
+        app.tell("busy");
+        assert_eq!(app.hear(), "busy");
+        let done = driver.control_within("lock", app.pid(), 1, &[]);
+        if done.code == 0 {
+            assert_result(&driver, "unlock", &app, &[], 0);
+        } else {
+            assert!(done.stderr.contains(": 600 ("), "{done:?}");
+        }
+        assert_state(&driver, &app, "running");
+        assert_eq!(app.hear(), "idle");
+        assert_eq!(app.wrong_words(), 0);
+        done.code != 0
+    };
+    assert!((0..50).any(|_| gives_up()));
 }
 
 /// While checkpointed nothing of the device is left: no descriptor, no mapping.

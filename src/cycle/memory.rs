@@ -6,7 +6,7 @@ use crate::buffer::{self, Memory};
 use crate::config::Config;
 use crate::cpus::{self, Use};
 use crate::crew::CREW;
-use crate::pages::{self, How};
+use crate::pages::{How, Pages};
 use crate::sync::Ordering;
 use crate::{hollow, record, resident, room};
 
@@ -130,7 +130,7 @@ fn fill(memory: &Memory, config: &Config) -> bool {
     };
     let end = memory.start + memory.mapped;
     // They lie in the last page, and their first touch must not be the one that is refused.
-    if pages::populate(stacks & !(buffer::HUGE - 1), end).is_err() {
+    if Pages::populate(stacks & !(buffer::HUGE - 1), end).is_err() {
         return false;
     }
     let cap = record::get().thread_cap.load(Ordering::Relaxed);

@@ -4,8 +4,6 @@
 mod free;
 mod prefault;
 
-pub use prefault::populate;
-
 use crate::sync::{constructor, fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sys;
 

@@ -32,7 +32,7 @@ impl Pages {
     /// the middle of one, the caller asks for the range itself.
     pub fn is_populated(&self) -> bool {
         let (start, end) = (&self.start, &self.end);
-        let ask = || populate(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
+        let ask = || Self::populate(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
         self.refusal().is_none() && (self.is_done() || ask().is_ok())
     }
 
@@ -93,16 +93,16 @@ impl Pages {
         if self.refusal().is_some() {
             return;
         }
-        if let Err(errno) = populate(from, to) {
+        if let Err(errno) = Self::populate(from, to) {
             self.refused.store(errno as u32, Ordering::Release);
         }
     }
-}
 
-/// Has the kernel map writable pages to a range. What cannot be had is an error here, where at a touch it may be a SIGBUS.
-pub fn populate(from: usize, to: usize) -> sys::SysResult {
-    // SAFETY: populating changes no contents.
-    sys::again(|| unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) })
+    /// Has the kernel map writable pages to a range. What cannot be had is an error here, where at a touch it may be a SIGBUS.
+    pub fn populate(from: usize, to: usize) -> sys::SysResult {
+        // SAFETY: populating changes no contents.
+        sys::again(|| unsafe { sys::madvise(from, to - from, libc::MADV_POPULATE_WRITE) })
+    }
 }
 
 /// Makes the kernel map a writable page at every `stride` of the range.
