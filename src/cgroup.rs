@@ -1,6 +1,6 @@
 //! What the control groups of this process allow, read anew each time. Both hierarchies, every level that is visible.
 
-use crate::lines::{for_each_line, parse_number};
+use crate::lines::{for_each_line, parse_number, sum_of};
 use crate::sys;
 use crate::text::Text;
 
@@ -157,18 +157,6 @@ pub fn memory_room() -> u64 {
     room
 }
 
-/// Sum of the named lines of a `key value` file.
-pub fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
-    text.split(|&byte| byte == b'\n')
-        .filter_map(|line| {
-            let space = line.iter().position(|&byte| byte == b' ')?;
-            let key = line.get(..space)?;
-            keys.contains(&key)
-                .then(|| parse_number(line.get(space + 1..)?, 10))?
-        })
-        .fold(0, u64::saturating_add)
-}
-
 /// CPUs that the tightest quota pays for, rounded up; `u32::MAX` when no level has one.
 pub fn cpu_quota() -> u32 {
     let mut least = u32::MAX;
@@ -269,13 +257,6 @@ mod tests {
         assert_eq!(parse_cpu_max(b"150000 100000\n"), Some(2));
         assert_eq!(parse_cpu_max(b"1000 100000\n"), Some(1));
         assert_eq!(parse_cpu_max(b"800000 0\n"), None);
-    }
-
-    #[test]
-    fn page_cache_is_summed() {
-        let stat = b"anon 5\ninactive_file 100\nactive_file 20\nshmem 7\n";
-        assert_eq!(sum_of(stat, &[b"inactive_file", b"active_file"]), 120);
-        assert_eq!(sum_of(b"", &[b"x"]), 0);
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub fn maps(data: &[u8]) {
     });
 }
 
-/// Control groups' files and `/proc/meminfo`.
+/// Control groups' files, `/proc/meminfo` and `/proc/vmstat`.
 pub fn cgroup(data: &[u8]) {
     for controller in [&b"cpu"[..], b"memory"] {
         for line in data.split(|&byte| byte == b'\n') {
@@ -94,10 +94,10 @@ pub fn cgroup(data: &[u8]) {
             }
         }
     }
-    let one = cgroup::sum_of(data, &[b"inactive_file"]);
-    assert!(one <= cgroup::sum_of(data, &[b"inactive_file", b"active_file"]));
+    let one = lines::sum_of(data, &[b"inactive_file"]);
+    assert!(one <= lines::sum_of(data, &[b"inactive_file", b"active_file"]));
     assert_ne!(cgroup::parse_cpu_max(data), Some(0));
-    let _ = crate::lines::parse_kib(data);
+    let _ = lines::parse_kib(data);
 }
 
 /// The environment: `NAME=VALUE` lines. What is not understood leaves the default, and is told.

@@ -46,6 +46,7 @@ mod report;
 mod request;
 mod resident;
 mod room;
+mod stalls;
 mod startup;
 mod sync;
 mod sys;

@@ -86,6 +86,18 @@ pub fn parse_number(digits: &[u8], base: u32) -> Option<u64> {
     })
 }
 
+/// Sum of the named lines of a `key value` file.
+pub fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
+    text.split(|&byte| byte == b'\n')
+        .filter_map(|line| {
+            let space = line.iter().position(|&byte| byte == b' ')?;
+            let key = line.get(..space)?;
+            keys.contains(&key)
+                .then(|| parse_number(line.get(space + 1..)?, 10))?
+        })
+        .fold(0, u64::saturating_add)
+}
+
 /// Bytes, from what files such as `/proc/meminfo` say after a colon: `   1234 kB`.
 pub fn parse_kib(rest: &[u8]) -> Option<u64> {
     let digits = rest.trim_ascii().split(|&byte| byte == b' ').next()?;
@@ -161,5 +173,12 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(child > 0 && lines == 500, "{child} {lines}");
+    }
+
+    #[test]
+    fn named_lines_are_summed() {
+        let stat = b"anon 5\ninactive_file 100\nactive_file 20\nshmem 7\n";
+        assert_eq!(sum_of(stat, &[b"inactive_file", b"active_file"]), 120);
+        assert_eq!(sum_of(b"", &[b"x"]), 0);
     }
 }

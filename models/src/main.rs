@@ -23,6 +23,7 @@ mod pages;
 mod region;
 #[path = "../../wire/src/seq.rs"]
 mod seq;
+mod stalls;
 mod sync;
 mod sys;
 mod world;

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use cudasnap_cli::ab::data::{Cycle, Measured, Seen};
 use cudasnap_cli::ab::summary::{calls, confidence, counts, Comparison, Direction};
@@ -673,6 +674,31 @@ fn what_a_cycle_spoils_of_the_built_in_workload_is_found() {
         said.stdout.contains("Verification said no after cycle 2"),
         "{said:?}"
     );
+}
+
+/// It would take half a second and more. What was measured stands, and nobody says that the contents are right.
+#[test]
+fn a_signal_while_the_built_in_workload_compares_ends_the_run() {
+    let ab = Ab::new();
+    let phases = ab.folder.path().join("phases");
+    let mut tool = ab.tool("--cycles 1 --warm-up 0 --sizes 3", &[]);
+    tool.env("CUDASNAP_REPORT", &phases);
+    let tool = RunningTool::start(&mut tool);
+    until("the end of both cycles", || {
+        fs::read_to_string(&phases).is_ok_and(|lines| lines.lines().count() == 4)
+    });
+    // The last line is written when the restore is over; its unlock comes after that.
+    std::thread::sleep(Duration::from_millis(50));
+    tool.signal(libc::SIGINT);
+    let said = tool.wait();
+    assert_eq!(said.code, 130, "{said:?}");
+    assert!(!said.stderr.contains("contents compared"), "{said:?}");
+    let measured = ab.measured();
+    let why = measured.stopped.clone().expect("the reason");
+    assert!(why.contains("signal 2"), "{why}");
+    let cycles = &measured.workloads[0].cycles;
+    assert!(cycles.len() == 2 && cycles.iter().all(counts));
+    assert!(cycles.iter().all(|cycle| cycle.verified.is_none()));
 }
 
 /// Which GPU a program takes is known once it has.

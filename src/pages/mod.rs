@@ -1,8 +1,10 @@
 //! Work on the pages of a range, unit by unit, with as many threads as come by: prefault ahead of the copies, freeing when the driver has let
-//! the range go. Here a unit is handed out, once, and never again when the range is given up; what is done to it says `prefault` or `free`.
+//! the range go. Here a unit is handed out, once, and never again when the range is given up; what is done to it says `prefault` or `free`, and
+//! `slow` whether that takes too long.
 
 mod free;
 mod prefault;
+mod slow;
 
 use crate::sync::{constructor, fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sys;
@@ -44,7 +46,7 @@ pub struct Pages {
     finished_ns: AtomicU64,
     /// Errno of the last refused population; 0 = none.
     refused: AtomicU32,
-    slow: AtomicU32,
+    slow: slow::Slow,
     /// Bytes from `start` on that get the advice together: the whole mapping, so that it stays one.
     advised: AtomicUsize,
 }
@@ -74,7 +76,7 @@ impl Pages {
                 bytes: AtomicU64::new(0),
                 finished_ns: AtomicU64::new(0),
                 refused: AtomicU32::new(0),
-                slow: AtomicU32::new(0),
+                slow: slow::Slow::new(),
                 advised: AtomicUsize::new(0),
             }
         }
@@ -98,7 +100,7 @@ impl Pages {
         self.wanted.store(usize::MAX, Ordering::Relaxed);
         // Not `active`: each thread takes itself out of it.
         self.refused.store(0, Ordering::Relaxed);
-        self.slow.store(0, Ordering::Relaxed);
+        self.slow.reset();
         self.advised.store(mapped, Ordering::Relaxed);
         self.limit.store(limit, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
@@ -112,7 +114,7 @@ impl Pages {
         // Before any look at `active`: see `step`.
         fence(Ordering::SeqCst);
         self.refused.store(0, Ordering::Relaxed);
-        self.slow.store(0, Ordering::Relaxed);
+        self.slow.reset();
         self.bytes.store(0, Ordering::Relaxed);
         self.finished_ns.store(0, Ordering::Relaxed);
     }

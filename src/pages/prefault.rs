@@ -3,7 +3,7 @@
 
 use super::Pages;
 use crate::sync::Ordering;
-use crate::sys;
+use crate::{stalls, sys};
 
 const HUGE: usize = 2 << 20;
 const SMALL: usize = 4096;
@@ -12,13 +12,6 @@ const SMALL: usize = 4096;
 pub(super) const UNIT: usize = HUGE;
 /// In steps of this the kernel populates base pages: some 100 us for which it holds what the driver's own `mmap` would wait for.
 const SMALL_STEP: usize = 256 << 10;
-/// A huge page that takes this much CPU time was compacted for (a plain one takes 0.1 to 0.3 ms, as many base pages some 2 ms).
-const SLOW_CPU_NS: u64 = 10_000_000;
-/// Or this much wall time, which may also be a busy machine: in a storm of forks on two CPUs 20 ms are common.
-const SLOW_NS: u64 = 250_000_000;
-/// So many slow ones and the advice is taken back.
-const SLOW_MAX: u32 = 8;
-
 impl Pages {
     /// Why some unit could not be populated ([`super::How::Populate`] only).
     pub fn refusal(&self) -> Option<i32> {
@@ -38,7 +31,7 @@ impl Pages {
 
     /// Whether huge pages came so slowly that the advice was taken back.
     pub fn was_slow(&self) -> bool {
-        self.slow.load(Ordering::Relaxed) >= SLOW_MAX
+        self.slow.is_found()
     }
 
     pub(super) fn touch_huge(&self, from: usize, to: usize) {
@@ -58,19 +51,17 @@ impl Pages {
             sys::now_ns().saturating_sub(before.0),
             sys::thread_cpu_ns().saturating_sub(before.1),
         );
-        if took.0 > SLOW_NS || took.1 > SLOW_CPU_NS {
-            self.count_slow();
+        if self.slow.note(took.0, took.1, stalls::count) {
+            self.take_advice_back();
         }
     }
 
-    fn count_slow(&self) {
-        if self.slow.fetch_add(1, Ordering::Relaxed) + 1 == SLOW_MAX {
-            let start = self.start.load(Ordering::Relaxed);
-            let len = self.advised.load(Ordering::Relaxed);
-            // The whole mapping, so that it stays one; pages that are huge already stay so.
-            // SAFETY: changes how the range is faulted, no contents.
-            let _ = unsafe { sys::madvise(start, len, libc::MADV_NOHUGEPAGE) };
-        }
+    fn take_advice_back(&self) {
+        let start = self.start.load(Ordering::Relaxed);
+        let len = self.advised.load(Ordering::Relaxed);
+        // The whole mapping, so that it stays one; pages that are huge already stay so.
+        // SAFETY: changes how the range is faulted, no contents.
+        let _ = unsafe { sys::madvise(start, len, libc::MADV_NOHUGEPAGE) };
     }
 
     pub(super) fn populate_small(&self, from: usize, to: usize) {
@@ -217,18 +208,5 @@ mod tests {
         assert_eq!(resident(start, len), len);
         // SAFETY: nothing uses it any more.
         unsafe { sys::munmap(start, len) }.unwrap();
-    }
-
-    #[test]
-    fn units_that_are_slow_take_the_advice_back() {
-        let pages = Pages::new();
-        pages.arm(mapping(UNIT), UNIT, UNIT, How::TouchMixed, 1);
-        let slow = || std::thread::sleep(std::time::Duration::from_nanos(SLOW_NS + 1));
-        for _ in 1..SLOW_MAX {
-            pages.watched(slow);
-        }
-        assert!(!pages.was_slow());
-        pages.watched(slow);
-        assert!(pages.was_slow());
     }
 }

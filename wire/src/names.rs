@@ -223,7 +223,7 @@ numbered! {
         NoHugePages = 2 => "no-huge-pages",
         /// The hugetlb pool did not give the pages: transparent huge pages.
         NoHugetlb = 3 => "no-hugetlb",
-        /// Huge pages came too slowly: the advice was taken back.
+        /// The kernel took too long to make room for huge pages: the advice was taken back.
         SlowHugePages = 4 => "slow-huge-pages",
         /// The kernel refused a thread: fewer threads.
         NoThread = 5 => "no-thread",

@@ -29,7 +29,7 @@ fn explain(step: Step) -> &'static str {
         Step::MmapRefused => "the kernel refused the library's mapping: the driver's own request went through",
         Step::NoHugePages => "the kernel refused 2 MiB pages, or would not say whether it has them (no /sys): base pages were used, or what other sizes it gives",
         Step::NoHugetlb => "the pool of 2 MiB pages was too small: transparent huge pages were used",
-        Step::SlowHugePages => "huge pages came too slowly: the rest is on base pages",
+        Step::SlowHugePages => "the kernel took too long to make room for huge pages: the rest is on base pages",
         Step::NoThread => "the kernel refused a thread (pids limit): fewer threads copied",
         Step::NoCopySlot => "libcuda's copies could not be taken over: the driver copied by itself",
         Step::NoMunmapSlot => "libcuda's munmap could not be taken over: memory was prefaulted before the answer",

@@ -299,7 +299,7 @@ mod tests {
             "  last phases",
             "checkpoint  9.15 GB in 430 ms, 21.3 GB/s, covered, 99.6 s ago\n",
             "              16 threads: mmap 2.00 ms\n",
-            "  steps down  slow-huge-pages, 2 times: huge pages came too slowly",
+            "  steps down  slow-huge-pages, 2 times: the kernel took too long to make room for huge pages",
             "  dump        nothing here stops a process dump\n",
             "  CUDA below  9 (worker, without the library); --tree shows all\n",
         ] {
