@@ -681,7 +681,7 @@ fn what_a_cycle_spoils_of_the_built_in_workload_is_found() {
 fn a_signal_while_the_built_in_workload_compares_ends_the_run() {
     let ab = Ab::new();
     let phases = ab.folder.path().join("phases");
-    let mut tool = ab.tool("--cycles 1 --warm-up 0 --sizes 3", &[]);
+    let mut tool = ab.tool("--cycles 1 --warm-up 0 --sizes 2", &[]);
     tool.env("CUDASNAP_REPORT", &phases);
     let tool = RunningTool::start(&mut tool);
     until("the end of both cycles", || {

@@ -59,8 +59,11 @@ pub trait Bench {
     fn cycle(&mut self, variant: &Variant) -> Made;
 
     /// Asks the verification command; without one the built-in workload is asked after the last cycle of its visit. `None`: nobody was
-    /// asked, or a signal came before the answer.
-    fn verify(&mut self, is_last: bool) -> Option<bool>;
+    /// asked, or there was no answer.
+    ///
+    /// # Errors
+    /// A signal came before the answer.
+    fn verify(&mut self, is_last: bool) -> Result<Option<bool>, Trouble>;
 
     /// Waits between two cycles.
     fn pause(&mut self);

@@ -95,7 +95,12 @@ impl<'a> Real<'a> {
         let variant = &self.order.variants[self.order.groups[group][0]];
         let environment = variant::environment(variant);
         self.bar.set_message(format!("{name}: starting"));
-        let (options, signals) = (self.order.start, &self.signals);
+        let signals = &self.signals;
+        let for_workload = self.order.start.for_workload();
+        let options = match self.subject.is_built_in() {
+            true => &for_workload,
+            false => self.order.start,
+        };
         let started = if variant.mode == variant::STOCK {
             Started::start_stock(command, &environment, options, signals)
         } else {
@@ -270,10 +275,13 @@ impl Bench for Real<'_> {
         Made { cycle, trouble }
     }
 
-    fn verify(&mut self, is_last: bool) -> Option<bool> {
-        let pid = self.place.as_ref()?.pid();
+    fn verify(&mut self, is_last: bool) -> Result<Option<bool>, Trouble> {
+        let Some(place) = &self.place else {
+            return Ok(None);
+        };
+        let pid = place.pid();
         let of_its_own = is_last && self.subject.is_built_in();
-        match (self.order.verify, self.started.as_mut()) {
+        let answer = match (self.order.verify, self.started.as_mut()) {
             (Some(command), _) => {
                 self.bar.set_message(format!("{}: verification", self.what));
                 verify::run(command, pid, &self.signals, &mut self.signal)
@@ -282,7 +290,11 @@ impl Bench for Real<'_> {
                 self.bar.set_message("comparing contents");
                 verify::ask(started, &self.signals, &mut self.signal)
             }
-            _ => None,
+            _ => return Ok(None),
+        };
+        match (answer, self.signal) {
+            (None, Some(number)) => Err(Trouble::signal(number)),
+            _ => Ok(answer),
         }
     }
 

@@ -96,8 +96,12 @@ impl Running<'_> {
             variant: variant.name.clone(),
             ..made.cycle
         };
-        if made.trouble.is_none() {
-            cycle.verified = self.bench.verify(is_last);
+        let mut trouble = made.trouble;
+        if trouble.is_none() {
+            match self.bench.verify(is_last) {
+                Ok(verified) => cycle.verified = verified,
+                Err(unanswered) => trouble = Some(unanswered),
+            }
         }
         self.failed_in_a_row = match cycle.error {
             Some(_) => self.failed_in_a_row + 1,
@@ -105,7 +109,7 @@ impl Running<'_> {
         };
         let why = cycle.error.clone();
         self.session.cycles.push(cycle);
-        if let Some(trouble) = made.trouble {
+        if let Some(trouble) = trouble {
             return Err(trouble);
         }
         match why {
@@ -136,6 +140,8 @@ mod tests {
         dies_at: Option<u32>,
         /// The cycle during which a signal comes.
         signal_at: Option<u32>,
+        /// The cycle whose verification a signal cuts short.
+        unanswered_at: Option<u32>,
         /// The visit that does not begin.
         absent_at: Option<usize>,
         stuck: bool,
@@ -166,10 +172,13 @@ mod tests {
             }
         }
 
-        fn verify(&mut self, is_last: bool) -> Option<bool> {
+        fn verify(&mut self, is_last: bool) -> Result<Option<bool>, Trouble> {
             self.calls
                 .push(if is_last { "verify, last" } else { "verify" }.into());
-            Some(self.made != 2)
+            match self.unanswered_at == Some(self.made) {
+                true => Err(Trouble::signal(2)),
+                false => Ok(Some(self.made != 2)),
+            }
         }
 
         fn pause(&mut self) {
@@ -245,6 +254,23 @@ mod tests {
             };
             let session = session(&mut mock);
             assert_eq!(session.cycles.len(), at as usize);
+            assert_eq!(session.stopped.unwrap().exit, Exit::Signal(2));
+            assert_eq!(mock.calls.last().unwrap(), "leave");
+        }
+    }
+
+    /// Also the last one's, after which there is no other cycle.
+    #[test]
+    fn a_signal_during_the_verification_ends_the_run() {
+        for at in [3, 8] {
+            let mut mock = Mock {
+                unanswered_at: Some(at),
+                ..Mock::default()
+            };
+            let session = session(&mut mock);
+            assert_eq!(session.cycles.len(), at as usize);
+            let last = session.cycles.last().unwrap();
+            assert!(last.error.is_none() && last.verified.is_none());
             assert_eq!(session.stopped.unwrap().exit, Exit::Signal(2));
             assert_eq!(mock.calls.last().unwrap(), "leave");
         }

@@ -27,6 +27,8 @@ use size::Size;
 
 /// Name of the process (`comm`): by it `status` knows it from the tool's other processes, which have nothing to save.
 pub const NAME: &str = "workload";
+/// What the line begins with that says that all of it is there; its id follows.
+pub const READY: &str = "ready ";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -87,7 +89,7 @@ fn hold(driver: &Driver, args: &Args, size: &Size) -> Result<Exit, Trouble> {
         .map_err(|error| opened(args.gpu, error))?;
     let mut holding = Holding::new(&device, size, args.seed)?;
     holding.fill()?;
-    let ready = format!("ready {}", std::process::id());
+    let ready = format!("{READY}{}", std::process::id());
     match output::say(&ready, Exit::Done) {
         Exit::Done => answers::serve(&mut holding, io::stdin().lock()),
         exit => Ok(exit),

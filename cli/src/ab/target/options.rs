@@ -9,7 +9,7 @@ use super::pattern::Pattern;
 use super::port::{port, Port};
 use super::Error;
 use crate::exit::Exit;
-use crate::values;
+use crate::{values, workload};
 
 /// When a program that is started is ready, and where its output goes.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -91,6 +91,16 @@ impl StartOptions {
         }
     }
 
+    /// The same for the built-in workload, which says itself when it is ready: memory may be quiet long before it is filled.
+    #[must_use]
+    pub fn for_workload(&self) -> Self {
+        let says = || Pattern::Text(workload::READY.into());
+        StartOptions {
+            ready_line: self.ready_line.clone().or_else(|| Some(says())),
+            ..self.clone()
+        }
+    }
+
     /// For how long memory must be quiet; `None`: other conditions decide.
     pub fn quiet(&self) -> Option<Duration> {
         let others =
@@ -133,5 +143,21 @@ mod tests {
             ..line
         };
         assert_eq!(both.quiet(), Some(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn the_workload_says_itself_when_it_is_ready() {
+        let options = StartOptions::default().for_workload();
+        let line = options.ready_line.as_ref().expect("a line");
+        assert!(line.fits("ready 4711") && !line.fits("bad 0"));
+        assert_eq!(options.quiet(), None);
+        let own = StartOptions {
+            ready_line: Some(Pattern::Text("x".into())),
+            ready_quiet: Some(Duration::from_secs(9)),
+            ..StartOptions::default()
+        };
+        let own = own.for_workload();
+        assert!(own.ready_line.as_ref().is_some_and(|line| line.fits("x")));
+        assert_eq!(own.quiet(), Some(Duration::from_secs(9)));
     }
 }
