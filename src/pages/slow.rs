@@ -18,7 +18,7 @@ pub(super) struct Slow {
     excess_ns: AtomicU64,
     /// Waits that it had counted by then, plus 1; 0 = not asked yet.
     waits: AtomicU64,
-    /// 1 when pages come too slowly.
+    /// Not 0 when pages come too slowly.
     found: AtomicU32,
 }
 
@@ -67,7 +67,7 @@ impl Slow {
             Some(now) => now != before,
             None => true,
         };
-        has_waited && self.found.swap(1, Ordering::Relaxed) == 0
+        has_waited && self.found.fetch_add(1, Ordering::Relaxed) == 0
     }
 
     fn ask(&self, count: impl Fn() -> Option<u64>) -> Option<u64> {
