@@ -110,7 +110,12 @@ fn copies_of_every_length_are_right_and_nobody_stays() {
     }
     CREW.pages.disarm();
     assert_eq!(CREW.dismiss(), 0);
-    assert!(helpers_of_this_process().is_empty());
+    // The kernel, and more so libc, clears a thread's word a moment before it stops listing the thread.
+    let deadline = sys::now_ns() + PATIENCE_NS;
+    while !helpers_of_this_process().is_empty() {
+        assert!(sys::now_ns() < deadline);
+        std::thread::yield_now();
+    }
 }
 
 static STOPPED: AtomicU32 = AtomicU32::new(0);
@@ -452,7 +457,10 @@ fn a_helper_says_that_it_has_its_name() {
         let (tid, number) = (&CREW.tids[helper], word & !NAMED);
         assert!(sys::thread_exists(sys::getpid(), number));
         let told = sys::told_of_thread(number);
-        assert_eq!(told.blocked, Some(sys::ALL_BLOCKED));
+        // libc lets nobody block the signals that it keeps for itself in threads of its own.
+        if !cfg!(cudasnap_pthread) {
+            assert_eq!(told.blocked, Some(sys::ALL_BLOCKED));
+        }
         assert!(!is_proved_another(helper, number, &told));
         assert!(is_proved_another(helper + 2, number, &told));
         assert!(!is_another(helper, tid, word) && !is_gone(tid, word));

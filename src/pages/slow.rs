@@ -11,6 +11,8 @@ const PLAIN_CPU_NS: u64 = 2_000_000;
 const PLAIN_WALL_NS: u64 = 250_000_000;
 /// What all units of a range may take beyond that before the kernel is asked why.
 const ENOUGH_NS: u64 = 80_000_000;
+/// So often it is doubled at most.
+const MOST_DOUBLED: u32 = 16;
 
 /// Times of a range's units, and what came of them. All words are shared by the threads of a crew.
 pub(super) struct Slow {
@@ -18,6 +20,9 @@ pub(super) struct Slow {
     excess_ns: AtomicU64,
     /// Waits that it had counted by then, plus 1; 0 = not asked yet.
     waits: AtomicU64,
+    /// How often it was asked in vain: the machine is slow, and each time it is asked half as often, since on a large one the counters of all
+    /// CPUs are added up for the answer.
+    in_vain: AtomicU32,
     /// Not 0 when pages come too slowly.
     found: AtomicU32,
 }
@@ -28,6 +33,7 @@ impl Slow {
             Slow {
                 excess_ns: AtomicU64::new(0),
                 waits: AtomicU64::new(0),
+                in_vain: AtomicU32::new(0),
                 found: AtomicU32::new(0),
             }
         }
@@ -37,6 +43,7 @@ impl Slow {
     pub fn reset(&self) {
         self.excess_ns.store(0, Ordering::Relaxed);
         self.waits.store(0, Ordering::Relaxed);
+        self.in_vain.store(0, Ordering::Relaxed);
         self.found.store(0, Ordering::Relaxed);
     }
 
@@ -58,16 +65,17 @@ impl Slow {
             self.ask(&count);
         }
         let sum = self.excess_ns.fetch_add(excess, Ordering::Relaxed);
-        if sum.saturating_add(excess) < ENOUGH_NS {
+        let in_vain = self.in_vain.load(Ordering::Relaxed);
+        if sum.saturating_add(excess) < ENOUGH_NS << in_vain.min(MOST_DOUBLED) {
             return false;
         }
         self.excess_ns.store(0, Ordering::Relaxed);
         let before = self.waits.load(Ordering::Relaxed);
-        let has_waited = match self.ask(&count) {
-            Some(now) => now != before,
-            None => true,
-        };
-        has_waited && self.found.fetch_add(1, Ordering::Relaxed) == 0
+        if self.ask(&count).is_some_and(|now| now == before) {
+            self.in_vain.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.found.fetch_add(1, Ordering::Relaxed) == 0
     }
 
     fn ask(&self, count: impl Fn() -> Option<u64>) -> Option<u64> {
@@ -121,7 +129,7 @@ mod tests {
             asked.set(asked.get() + 1);
             Some(asked.get() / 4)
         };
-        assert_eq!(found_after(12, 12, later), Some(24));
+        assert_eq!(found_after(12, 12, later), Some(8 + 16 + 32));
     }
 
     #[test]

@@ -60,14 +60,18 @@ fn usable(allowed: usize, online: usize, quota: Option<f64>) -> Finding {
     const CHECK: &str = "CPUs";
     let by_quota = quota.map_or(usize::MAX, |quota| quota.ceil() as usize);
     let usable = allowed.min(by_quota).max(1);
-    let mut found = format!("{usable} of {online} may be used");
+    // Without /sys nobody says how many there are.
+    let mut found = match online {
+        0 => format!("{usable} may be used"),
+        _ => format!("{usable} of {online} may be used"),
+    };
     if let Some(quota) = quota {
         found += &format!(" (quota of {quota:.1})");
     }
     if usable >= FEW {
         return Finding::ok(CHECK, found);
     }
-    let mend = if online < FEW {
+    let mend = if (1..FEW).contains(&online) {
         "no command mends it: only a machine with more CPUs"
     } else if by_quota < FEW {
         "give the container a larger CPU limit (docker update --cpus N)"

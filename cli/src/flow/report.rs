@@ -159,7 +159,9 @@ fn numbers(step: &StepRow) -> String {
     let plain = format!("in {}", units::duration(time));
     let Some(recorded) = &step.recorded else {
         return match step.library {
-            Some(Library::NotLoaded) => format!("{plain}, library not loaded"),
+            Some(Library::NotLoaded) => {
+                format!("{plain}, library not loaded (\"cudasnap run\" loads it)")
+            }
             Some(Library::NotEffective) => format!("{plain}, library saw nothing of it"),
             Some(Library::Unknown) => format!("{plain}, library's record not readable"),
             Some(Library::Effective) | None => plain,
@@ -293,7 +295,7 @@ mod tests {
             lines(&[first, second]),
             [
                 "4711 python3                  checkpointed  26.3 GB in 1.03 s (25.5 GB/s), 16 threads, thp",
-                "   9 sh (1 in its container)  checkpointed  in 1.03 s, library not loaded",
+                "   9 sh (1 in its container)  checkpointed  in 1.03 s, library not loaded (\"cudasnap run\" loads it)",
             ]
         );
     }

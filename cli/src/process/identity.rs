@@ -55,7 +55,10 @@ pub enum IdentityError {
 impl fmt::Display for IdentityError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            IdentityError::NoSuchProcess(pid) => write!(out, "no process has the id {pid}"),
+            IdentityError::NoSuchProcess(pid) => write!(
+                out,
+                "no process has the id {pid}: \"cudasnap status\" lists those that use CUDA"
+            ),
             IdentityError::Thread { tid, pid, name } => write!(
                 out,
                 "{tid} is a thread of process {pid} ({}): give the process's id, {pid}",

@@ -120,6 +120,9 @@ mod tests {
         assert_eq!(shimmed["library"]["file"]["state"], "same");
         assert_eq!(shimmed["activity"], "never-used");
         assert_eq!(json["without_cuda"], serde_json::json!([10]));
-        assert_eq!(json["errors"][0], "no process has the id 9");
+        assert_eq!(
+            json["errors"][0],
+            "no process has the id 9: \"cudasnap status\" lists those that use CUDA"
+        );
     }
 }

@@ -106,7 +106,7 @@ fn state(process: &Process, verdict: &Verdict) -> String {
     let word = match verdict.state {
         State::NotInitialised => "libcuda is mapped and has not been initialised",
         State::NoContext => "CUDA is initialised, without a context",
-        State::Running => "running or locked, which does not show from outside",
+        State::Running => "running or locked (\"cudasnap state PID\" asks the driver)",
         other => other.word(),
     };
     let percent = verdict
