@@ -102,15 +102,18 @@ pub fn ask_for_pages(
     mut step: impl FnMut(Step),
 ) -> Result<(), Step> {
     let Advice { advice, pages } = advice_for(wanted);
-    // SAFETY: only advice about page sizes is given here.
-    let give = || unsafe { sys::madvise(memory.start, memory.mapped, advice) };
-    let is_taken = match sys::again(give) {
-        Ok(_) => true,
-        Err(libc::ENOMEM) => return Err(Step::LowMemory),
-        Err(_) => false,
+    let give = |advice| {
+        // SAFETY: only advice about page sizes is given here.
+        sys::again(|| unsafe { sys::madvise(memory.start, memory.mapped, advice) })
+    };
+    let is_taken = match advice.map(give) {
+        Some(Ok(_)) => true,
+        Some(Err(libc::ENOMEM)) => return Err(Step::LowMemory),
+        Some(Err(_)) | None => false,
     };
     memory.pages = if is_taken { pages } else { PageKind::Small };
-    memory.mixed = is_taken && advice == libc::MADV_HUGEPAGE && memory.pages == PageKind::Small;
+    memory.mixed =
+        is_taken && advice == Some(libc::MADV_HUGEPAGE) && memory.pages == PageKind::Small;
     if memory.pages != wanted {
         step(Step::NoHugePages);
     }
@@ -119,7 +122,8 @@ pub fn ask_for_pages(
 
 /// What the kernel is told about page sizes, and the pages that it then gives.
 struct Advice {
-    advice: i32,
+    /// `None`: nothing, since it would not matter.
+    advice: Option<i32>,
     pages: PageKind,
 }
 
@@ -127,10 +131,10 @@ struct Advice {
 /// time than in base pages (H200 host).
 fn advice_for(wanted: PageKind) -> Advice {
     let (advice, pages) = match wanted {
-        PageKind::Small => (libc::MADV_NOHUGEPAGE, PageKind::Small),
-        _ if are_disabled_here() => (libc::MADV_NOHUGEPAGE, PageKind::Small),
-        _ if huge_pages_allowed() => (libc::MADV_HUGEPAGE, wanted),
-        _ => (libc::MADV_HUGEPAGE, PageKind::Small),
+        PageKind::Small => (Some(libc::MADV_NOHUGEPAGE), PageKind::Small),
+        _ if are_disabled_here() => (None, PageKind::Small),
+        _ if huge_pages_allowed() => (Some(libc::MADV_HUGEPAGE), wanted),
+        _ => (Some(libc::MADV_HUGEPAGE), PageKind::Small),
     };
     Advice { advice, pages }
 }

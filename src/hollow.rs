@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{fence, AtomicU32, AtomicUsize, Ordering};
 
-use cudasnap_wire::Step;
+use cudasnap_wire::{PageKind, Step};
 
 use crate::buffer::{self, Memory};
 use crate::crew::CREW;
@@ -41,11 +41,17 @@ pub fn dispose(memory: &Memory) -> sys::SysResult {
     Ok(0)
 }
 
-/// Frees what no late helper needs: all but the stacks.
+/// Frees what no late helper needs: all but the stacks. Of the pool's pages all but the one that they lie in: some kernels free a page of which
+/// only a part is named (5.18 to 6.0).
 fn free_pages(memory: &Memory) {
-    if let Some(stacks) = memory.stacks() {
-        buffer::hollow(memory.start, stacks - memory.start);
-    }
+    let Some(stacks) = memory.stacks() else {
+        return;
+    };
+    let end = match memory.pages {
+        PageKind::Hugetlb => stacks & !(buffer::HUGE - 1),
+        _ => stacks,
+    };
+    buffer::hollow(memory.start, end - memory.start);
 }
 
 /// The same of memory to whose addresses others may have come meanwhile: `is_ours` is asked when whoever maps over them already waits for
@@ -224,7 +230,6 @@ pub fn forget() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cudasnap_wire::PageKind;
 
     #[test]
     fn a_range_that_waited_is_unmapped_when_no_helper_lives() {

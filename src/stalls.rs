@@ -5,8 +5,10 @@ use crate::lines::{for_each_line, sum_of};
 
 /// Waits of `/proc/vmstat` that a page which is asked for may have to go through: memory is moved to make room for a huge one, or taken from
 /// others, in whichever zone.
-const WAITS: [&[u8]; 7] = [
+const WAITS: [&[u8]; 8] = [
     b"compact_stall",
+    // Of all zones, before Linux 4.10.
+    b"allocstall",
     b"allocstall_dma",
     b"allocstall_dma32",
     b"allocstall_normal",
@@ -15,15 +17,21 @@ const WAITS: [&[u8]; 7] = [
     b"allocstall_device",
 ];
 
-/// How often any thread of this machine has waited so, since it was started. `None`: the kernel does not say.
+/// How often any thread of this machine has waited so, since it was started. `None`: the kernel does not say, or does not count.
 pub fn count() -> Option<u64> {
-    let (mut sum, mut any) = (0u64, false);
+    let mut sum = None;
     let read = for_each_line(b"/proc/vmstat\0", |line| {
-        sum = sum.saturating_add(sum_of(line, &WAITS));
-        any = true;
+        if is_wait(line) {
+            sum = Some(sum_of(line, &WAITS).saturating_add(sum.unwrap_or(0)));
+        }
         true
     });
-    (read && any).then_some(sum)
+    sum.filter(|_| read)
+}
+
+fn is_wait(line: &[u8]) -> bool {
+    let key = line.split(|&byte| byte == b' ').next();
+    key.is_some_and(|key| WAITS.contains(&key))
 }
 
 #[cfg(test)]
@@ -44,5 +52,11 @@ mod tests {
         let before = told();
         let counted = count().unwrap();
         assert!(before <= counted && counted <= told());
+    }
+
+    #[test]
+    fn other_counts_are_no_waits() {
+        assert!(is_wait(b"allocstall_movable 352") && is_wait(b"compact_stall 0"));
+        assert!(!is_wait(b"compact_stalls 1") && !is_wait(b"pgfault 7") && !is_wait(b""));
     }
 }

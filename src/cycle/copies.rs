@@ -152,6 +152,7 @@ impl State {
         }
         if chunk.direction == Direction::Checkpoint {
             CREW.pages.copied_up_to(chunk.offset() + chunk.len);
+            CREW.pages.look_whether_slow();
             self.account_for_zeros(chunk);
         }
     }

@@ -21,12 +21,25 @@ impl Pages {
         }
     }
 
-    /// Whether all of a range is there whose units were all begun ([`super::How::Populate`] only). Where somebody has stopped a thread in
-    /// the middle of one, the caller asks for the range itself.
+    /// Whether all of a range is there whose units were all begun ([`super::How::Populate`] only), and nobody has given it up. Where somebody
+    /// has stopped a thread in the middle of one, the caller asks for the range itself.
     pub fn is_populated(&self) -> bool {
-        let (start, end) = (&self.start, &self.end);
-        let ask = || Self::populate(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
-        self.refusal().is_none() && (self.is_done() || ask().is_ok())
+        let units = self.units.load(Ordering::Relaxed);
+        if units == 0 {
+            return false;
+        }
+        if !self.is_done() {
+            let (start, end) = (&self.start, &self.end);
+            let (start, end) = (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
+            if Self::populate(start, end).is_err() {
+                return false;
+            }
+            // Nobody need be born for what is done.
+            self.done.store(units, Ordering::Relaxed);
+            self.finished_ns.store(sys::now_ns(), Ordering::Relaxed);
+        }
+        // Afterwards: who has refused a unit says so before it is done.
+        self.refusal().is_none()
     }
 
     /// Whether huge pages came so slowly that the advice was taken back.
@@ -51,7 +64,13 @@ impl Pages {
             sys::now_ns().saturating_sub(before.0),
             sys::thread_cpu_ns().saturating_sub(before.1),
         );
-        if self.slow.note(took.0, took.1, stalls::count) {
+        self.slow.note(took.0, took.1);
+    }
+
+    /// Takes the advice back where huge pages come too slowly. For the caller, between two copies.
+    pub fn look_whether_slow(&self) {
+        let units = self.done.load(Ordering::Relaxed) as u64;
+        if self.slow.judge(units, stalls::count) {
             self.take_advice_back();
         }
     }
@@ -190,8 +209,10 @@ mod tests {
         while pages.step(false) {}
         assert!(!pages.is_done());
         assert_eq!(resident(start, len), 2 * UNIT);
-        assert!(pages.is_populated());
+        assert!(pages.is_populated() && pages.is_done() && pages.finished_ns() > 0);
         assert_eq!(resident(start, len), len);
+        pages.disarm();
+        assert!(!pages.is_populated());
         // SAFETY: nothing uses it any more.
         unsafe { sys::munmap(start, len) }.unwrap();
     }

@@ -29,6 +29,8 @@ use size::Size;
 pub const NAME: &str = "workload";
 /// What the line begins with that says that all of it is there; its id follows.
 pub const READY: &str = "ready ";
+/// The whole line, as an expression.
+pub const READY_LINE: &str = r"/^ready \d+$/";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]

@@ -94,9 +94,9 @@ impl StartOptions {
     /// The same for the built-in workload, which says itself when it is ready: memory may be quiet long before it is filled.
     #[must_use]
     pub fn for_workload(&self) -> Self {
-        let says = || Pattern::Text(workload::READY.into());
+        let says = || Pattern::new(workload::READY_LINE).ok();
         StartOptions {
-            ready_line: self.ready_line.clone().or_else(|| Some(says())),
+            ready_line: self.ready_line.clone().or_else(says),
             ..self.clone()
         }
     }
@@ -149,7 +149,8 @@ mod tests {
     fn the_workload_says_itself_when_it_is_ready() {
         let options = StartOptions::default().for_workload();
         let line = options.ready_line.as_ref().expect("a line");
-        assert!(line.fits("ready 4711") && !line.fits("bad 0"));
+        let own = format!("{}4711", workload::READY);
+        assert!(line.fits(&own) && !line.fits("already 4711") && !line.fits("bad 0"));
         assert_eq!(options.quiet(), None);
         let own = StartOptions {
             ready_line: Some(Pattern::Text("x".into())),
