@@ -86,15 +86,17 @@ pub fn parse_number(digits: &[u8], base: u32) -> Option<u64> {
     })
 }
 
+/// The value of a `key value` line, if the key is one of these.
+pub fn value_of(line: &[u8], keys: &[&[u8]]) -> Option<u64> {
+    let space = line.iter().position(|&byte| byte == b' ')?;
+    let is_meant = keys.contains(&line.get(..space)?);
+    is_meant.then(|| parse_number(line.get(space + 1..)?, 10))?
+}
+
 /// Sum of the named lines of a `key value` file.
 pub fn sum_of(text: &[u8], keys: &[&[u8]]) -> u64 {
     text.split(|&byte| byte == b'\n')
-        .filter_map(|line| {
-            let space = line.iter().position(|&byte| byte == b' ')?;
-            let key = line.get(..space)?;
-            keys.contains(&key)
-                .then(|| parse_number(line.get(space + 1..)?, 10))?
-        })
+        .filter_map(|line| value_of(line, keys))
         .fold(0, u64::saturating_add)
 }
 

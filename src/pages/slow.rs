@@ -1,7 +1,7 @@
 //! Whether huge pages come too slowly: because the kernel compacts memory for them, or takes it from others, where base pages would be had at
 //! once. Time alone does not say so. Where the machine itself is slow (a virtual one whose memory the host has not backed yet, an emulated
-//! CPU) a page of either size takes as long, and base pages cost their own faults besides (2 CPUs, 3 GiB of memory that the host had to find first:
-//! checkpoint 6.9 s when the advice was taken back, 3.3 s when it was not, 4.0 and 4.3 s by the driver alone in the same runs). So the kernel's count of waits is looked at too.
+//! CPU) a page of either size takes as long, and base pages cost their own faults besides (seen on 2 virtual CPUs: pages of more than 10 ms,
+//! and no wait counted). So the kernel's count of waits is looked at too.
 
 use crate::sync::{constructor, AtomicU32, AtomicU64, Ordering};
 
